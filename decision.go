@@ -2,7 +2,6 @@ package limit
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"log/slog"
 	"math"
@@ -38,6 +37,11 @@ type Decision struct {
 	// Latency is how long the store took to decide. It is measured while a function observes
 	// decisions, in memory of one decision in 16, and is otherwise 0.
 	Latency time.Duration
+
+	// GivenBack is set where [Options].Observe sees an admitted request again, since a rule
+	// set behind this one has refused it: what the request took was given back, apart from
+	// rules with [Rule].Attempts or [Rule].Settle, and the rules are those after that.
+	GivenBack bool
 
 	outcome outcome // of a request that was refused
 
@@ -219,12 +223,14 @@ func (d Decision) Message() string {
 }
 
 // Outcome returns what the caller met: "admitted", "refused", "redirected",
-// "degraded" or "marked"; "" for the zero Decision. A refused decision of [Policy.Take],
+// "degraded", "marked" or "given back"; "" for the zero Decision. A refused decision of [Policy.Take],
 // or of Decide of an adapter, is "refused", whatever the [Refusal] of its rules.
 func (d Decision) Outcome() string {
 	switch {
 	case d.route == nil:
 		return ""
+	case d.GivenBack:
+		return "given back"
 	case d.Allowed && d.marking() != nil:
 		return "marked"
 	case d.Allowed:
@@ -251,12 +257,6 @@ var (
 	// decision is a refusal, was not made by [Policy.Reserve] or [Policy.Wait], or has
 	// been settled. Nothing was changed.
 	ErrSettled = engine.ErrSettled
-
-	// ErrGivenBack is the error that [Options].Observe receives, with the decision of an
-	// outer rule set, when an inner one has refused the request: the outer set has given
-	// back what the request took, apart from its rules with [Rule].Attempts or
-	// [Rule].Settle. The quotas are those after it.
-	ErrGivenBack = errors.New("limit: given back, since an inner rule set refused the request")
 )
 
 // Release gives back what the decision holds under rules of [Concurrency], when the

@@ -212,7 +212,8 @@ func ExampleByHeader_incorrect() {
 }
 
 // Right: keys that do not exist never reach the rule by key, and the rule by
-// address in front bounds the attempts to guess one.
+// address in front bounds the attempts to guess one, also those that the rule by key
+// refuses.
 func ExampleByHeader() {
 	limiter := limit.New(nil, nil)
 	checked := func(next http.Handler) http.Handler {
@@ -224,7 +225,8 @@ func ExampleByHeader() {
 			next.ServeHTTP(w, r)
 		})
 	}
-	attempts := limiter.Limit(limit.Named("attempts", limit.PerIP(time.Minute, 3)))
+	attempts := limiter.Limit(limit.Named("attempts",
+		limit.Rule{Key: limit.ByIP, Limit: 3, Window: time.Minute, Attempts: true}))
 	calls := limiter.Limit(limit.Named("calls", limit.Per(limit.ByHeader("X-API-Key"), time.Minute, 1)))
 	h := attempts(checked(calls(http.HandlerFunc(update))))
 

@@ -72,7 +72,7 @@ func (r *router) Group(prefix string, rules limit.RuleSet) adaptertest.Routes {
 }
 
 func (r routes) Handle(method, path string, h http.Handler, rules ...limit.RuleSet) {
-	for _, set := range rules {
+	for _, set := range slices.Backward(rules) { // the last is the innermost
 		h = r.limiter.Limit(set)(h)
 	}
 	if r.after != nil {

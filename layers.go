@@ -80,7 +80,9 @@ func (l *layer) giveBack() {
 		if err != nil {
 			limiter.failed(unsettledRequest, o.request, d, err)
 		} else {
-			limiter.notify(o.request, &d, ErrGivenBack)
+			d.GivenBack = true
+			l.noticeFreeAttempts(o)
+			limiter.notify(o.request, &d, nil)
 		}
 	}
 }

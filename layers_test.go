@@ -1,7 +1,10 @@
 package limit_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -14,9 +17,11 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/rules"
+	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
 )
 
@@ -189,4 +194,131 @@ func TestLayersTakeWhatTheyAdmit(t *testing.T) {
 			return redisstore.New(client, nil)
 		}, 20, false)
 	})
+}
+
+type userKey struct{}
+
+// signedIn puts the user of the request's header into its context, as authentication does.
+func signedIn(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, r.Header.Get("User"))))
+	})
+}
+
+// TestNoticeOfFreeAttempts puts authentication between two sets, before both, and behind
+// one that counts attempts.
+func TestNoticeOfFreeAttempts(t *testing.T) {
+	for name, test := range map[string]struct {
+		attempts, first bool
+		want            int
+	}{"between": {want: 1}, "attempts": {attempts: true}, "before": {first: true}} {
+		book := new(logbook.Book)
+		l := limit.New(nil, &limit.Options{Log: book.Log(), Caller: limit.Caller[*http.Request]{
+			User: func(r *http.Request) string { u, _ := r.Context().Value(userKey{}).(string); return u }}})
+		outer, err := l.Policy(limit.Named("addresses", limit.Rule{Key: limit.ByIP, Limit: 9, Window: time.Hour, Attempts: test.attempts}))
+		require.NoError(t, err)
+		h := l.Limit(limit.Named("users", limit.PerUser(time.Hour, 1)))(ok200)
+		if test.first {
+			h = signedIn(outer.Middleware(h))
+		} else {
+			h = outer.Middleware(signedIn(h))
+		}
+		for range 4 {
+			r := httptest.NewRequest("GET", "/", nil)
+			r.Header.Set("User", "alice")
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		lines := book.Lines()
+		require.Len(t, lines, test.want, name)
+		if test.want > 0 {
+			assert.Contains(t, lines[0], "code=LIMIT-120 before=addresses behind=users")
+		}
+	}
+}
+
+// TestLayersAroundWaits has an inner set let requests wait, by a Refusal and in a queue. A
+// client that leaves, and a wait that ends without an admission, cost the outer set nothing,
+// and one that is admitted costs it a unit.
+func TestLayersAroundWaits(t *testing.T) {
+	for name, rule := range map[string]limit.Rule{
+		"refusal": {Key: limit.Everyone, Limit: 1, Window: 10 * time.Second, OnRefusal: limit.Refusal{Wait: 20 * time.Second}},
+		"queue":   {Key: limit.Everyone, Limit: 1, Window: 10 * time.Second, Algorithm: limit.Queue{Burst: 9}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := limit.New(nil, nil)
+				outer, err := l.Policy(limit.Named("outer", limit.Global(time.Hour, 100), limit.Concurrent(limit.Everyone, 50)))
+				require.NoError(t, err)
+				h := outer.Middleware(l.Limit(limit.Named("inner", rule))(ok200))
+				request := func(patience time.Duration) chan int {
+					code := make(chan int, 1)
+					go func() {
+						ctx, cancel := context.WithTimeout(t.Context(), patience)
+						defer cancel()
+						w := httptest.NewRecorder()
+						h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/", nil))
+						code <- w.Code
+					}()
+					synctest.Wait()
+					return code
+				}
+				require.Equal(t, 200, <-request(time.Minute))
+				waits := request(time.Minute)
+				assert.EqualValues(t, 98, left(t, l, "outer", "global-1h", ""), "others see the units of a request that waits as taken")
+				require.NotEqual(t, 200, <-request(15*time.Second), "which cannot be admitted before")
+				assert.EqualValues(t, 98, left(t, l, "outer", "global-1h", ""))
+				require.Equal(t, 200, <-waits)
+				assert.EqualValues(t, 98, left(t, l, "outer", "global-1h", ""))
+
+				ctx, cancel := context.WithCancel(t.Context())
+				go h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", "/", nil))
+				synctest.Wait()
+				assert.EqualValues(t, 97, left(t, l, "outer", "global-1h", ""))
+				cancel()
+				synctest.Wait()
+				assert.EqualValues(t, 98, left(t, l, "outer", "global-1h", ""))
+			})
+		})
+	}
+}
+
+// TestLayersAroundFailures has an inner set that cannot decide, and an outer set whose
+// store fails when it should give back: then the units stay taken, and Observe says so.
+func TestLayersAroundFailures(t *testing.T) {
+	store := &unreturning{Store: memstore.New(nil)}
+	var seen []string
+	l := limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler), Observe: func(_ *http.Request, d limit.Decision, err error) {
+		seen = append(seen, fmt.Sprint(d.Policy(), " ", d.Outcome(), " ", err != nil))
+	}})
+	outer, err := l.Policy(limit.Named("outer", limit.Global(time.Hour, 100)))
+	require.NoError(t, err)
+	cost := limit.CostBy("cost", func(*http.Request) int64 { return -1 })
+	undecided := outer.Middleware(l.Limit(limit.Named("undecided", limit.Rule{Key: limit.Everyone, Limit: 9, Window: time.Hour, Cost: cost}))(ok200))
+	refused := outer.Middleware(l.Limit(limit.Named("refused", limit.Global(time.Hour, 1)))(ok200))
+	assert.Equal(t, 503, sent(undecided, "/").Code)
+	assert.EqualValues(t, 100, left(t, l, "outer", "global-1h", ""))
+	assert.Equal(t, []string{"outer admitted false", "outer given back false", "  true"}, seen)
+
+	require.Equal(t, 200, sent(refused, "/").Code)
+	store.returns = errors.New("no answer")
+	seen = nil
+	assert.Equal(t, 429, sent(refused, "/").Code)
+	assert.Equal(t, []string{"outer admitted false", "outer admitted true", "refused refused false"}, seen)
+	store.returns = nil
+	assert.EqualValues(t, 98, left(t, l, "outer", "global-1h", ""))
+}
+
+// An unreturning is a store whose returns fail.
+type unreturning struct {
+	core.Store
+	returns error
+}
+
+func (s *unreturning) Guarded() bool { return true }
+
+func (s *unreturning) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
+	if s.returns != nil {
+		return nil, s.returns
+	}
+	return s.Store.Return(ctx, returns)
 }

@@ -55,8 +55,9 @@ func (s suite) redirects(t *testing.T) {
 	at := func(location string, status int) limit.Refusal {
 		return limit.Refusal{Redirect: location, Status: status}
 	}
-	router.Use(limit.Named("all", limit.Rule{Name: "all", Key: limit.Everyone, Limit: 3, Window: time.Hour, OnRefusal: at("/all", 307)}))
-	group := router.Group("/api", limit.Named("group", limit.Rule{Name: "group", Key: limit.Everyone, Limit: 2, Window: time.Hour,
+	router.Use(limit.Named("all", limit.Rule{Name: "all", Key: limit.Everyone, Limit: 3, Window: time.Hour, Attempts: true,
+		OnRefusal: at("/all", 307)}))
+	group := router.Group("/api", limit.Named("group", limit.Rule{Name: "group", Key: limit.Everyone, Limit: 2, Window: time.Hour, Attempts: true,
 		OnRefusal: at("https://example.com/group", 302)}))
 	ran := 0
 	group.Handle("POST", "/item", counting(&ran), limit.Rules(once("route", at("/route?a=b", 0))))
