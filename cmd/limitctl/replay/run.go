@@ -107,7 +107,7 @@ func (r *run) read(ctx context.Context, log Source) error {
 			r.result.BadTimes++
 			continue
 		}
-		e := event{time: record.Time, status: record.Status, place: r.places.of(record),
+		e := event{time: record.Time, place: r.places.of(record),
 			query: strings.Clone(record.Query), fields: record.Fields}
 		if e.place.url == nil {
 			r.result.NotHTTP++
@@ -177,7 +177,8 @@ func (r *run) count(e *event, old, added *outcome) {
 	c, route := e.client, &r.routes[e.route]
 	r.result.Requests++
 	route.Requests++
-	c.note(e)
+	c.Requests++
+	c.agent = e.agent
 	r.result.Untracked += one(!c.tracked)
 	r.addressless += one(c.key == "")
 	r.result.Exempt += one(old.exempt)

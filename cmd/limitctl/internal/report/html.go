@@ -9,7 +9,6 @@ import (
 	"io"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/cmd/limitctl/replay"
@@ -26,7 +25,6 @@ var functions = template.FuncMap{
 	"cut":      func(n int, s string) string { return words.Cut(s, n) },
 	"text":     func(s string) string { return words.Cut(s, 300) },
 	"short":    func(s string) string { return words.Cut(s, 80) },
-	"join":     strings.Join,
 	"right":    func(s string) string { return fmt.Sprintf("%9s", s) },
 	"first":    first,
 	"more":     func(n int, list any) int64 { return int64(max(0, reflect.ValueOf(list).Len()-n)) },
@@ -36,7 +34,6 @@ var functions = template.FuncMap{
 	"share":    func(share float64) string { return fmt.Sprintf("%g%%", 100*share) },
 	"moment":   moment,
 	"duration": words.Duration,
-	"look":     lookName,
 	"longest":  longest,
 	"key":      keyName,
 	"peaks":    peaksOf,
@@ -53,13 +50,6 @@ var functions = template.FuncMap{
 func first(n int, list any) any {
 	v := reflect.ValueOf(list)
 	return v.Slice(0, min(n, v.Len())).Interface()
-}
-
-func lookName(name string) string {
-	if name == "none" {
-		return "nothing special"
-	}
-	return name
 }
 
 func keyName(key string) string {
