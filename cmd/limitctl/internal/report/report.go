@@ -1,5 +1,4 @@
-// Package report shows what a replay of logs found: as tables for a terminal, as JSON,
-// and as a page of HTML.
+// Package report shows what a replay of logs found: as tables for a terminal, or as JSON.
 package report
 
 import (
@@ -249,6 +248,3 @@ func moment(t time.Time) string {
 	}
 	return t.UTC().Format(time.DateTime)
 }
-
-// minute writes a time to the minute, in UTC.
-func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
