@@ -104,8 +104,7 @@ func TestNoticeOfRedis(t *testing.T) {
 	healthy := redistest.Real(t)
 	evicting := redistest.Launch(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru").Client()
 	require.NoError(t, healthy.Do(t.Context(), "ACL", "SETUSER", "app", "on", ">secret", "~limit:*", "+@all", "-info").Err())
-	limited := redis.NewClient(&redis.Options{Addr: healthy.Options().Addr, Username: "app", Password: "secret"})
-	defer limited.Close()
+	limited := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: healthy.Options().Addr, Username: "app", Password: "secret"}))
 	for _, test := range []struct {
 		name    string
 		client  *redis.Client
@@ -163,8 +162,7 @@ func TestNoticeOfFailingRedis(t *testing.T) {
 		return strings.Contains(replica.Info(t.Context(), "replication").Val(), "master_link_status:up")
 	})
 	require.NoError(t, primary.Client().Do(t.Context(), "ACL", "SETUSER", "app", "on", ">secret", "~limit:*", "+@all", "-evalsha").Err())
-	limited := redis.NewClient(&redis.Options{Addr: primary.Addr, Username: "app", Password: "secret"})
-	defer limited.Close()
+	limited := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: primary.Addr, Username: "app", Password: "secret"}))
 	gone := redistest.Launch(t)
 	dead := gone.Client()
 	gone.Kill()

@@ -32,8 +32,7 @@ func TestDiagnostics(t *testing.T) {
 		{redistest.Launch(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru").Addr, "LIMIT-304", "it evicts keys"},
 		{listener.Addr().String(), "LIMIT-301", "connection refused"},
 	} {
-		client := redis.NewClient(&redis.Options{Addr: test.addr})
-		defer client.Close()
+		client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: test.addr}))
 		book := new(logbook.Book)
 		err := ready(client, book.Log())
 		lines := book.Lines()

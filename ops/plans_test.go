@@ -117,8 +117,7 @@ func TestOverridesOfPage(t *testing.T) {
 	var all []*limit.Policy
 	var operators *overrides.Overrides
 	for range 3 {
-		client := redis.NewClient(&redis.Options{Addr: addr})
-		t.Cleanup(func() { client.Close() })
+		client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: addr}))
 
 		o := overrides.New(ctx, control.New(client, &control.Options{Prefix: "shop"}), nil)
 		limiter := limit.New(redisstore.New(client, &redisstore.Options{Prefix: "shop"}), &limit.Options{
@@ -209,8 +208,7 @@ func TestPlansRoundTrips(t *testing.T) {
 	if !redistest.Installed(t) {
 		t.Skip("no redis-server is installed")
 	}
-	client := redis.NewClient(&redis.Options{Addr: redistest.Launch(t).Addr})
-	t.Cleanup(func() { client.Close() })
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: redistest.Launch(t).Addr}))
 	calls := func() (n int) {
 		info, err := client.Info(t.Context(), "commandstats").Result()
 		require.NoError(t, err)

@@ -243,8 +243,7 @@ var badKeys = []badInput{
 	{54, "replies of no shape", func(r *row) {
 		direct := redistest.Client(r)
 		proxy := faultproxy.Start(r, direct.Options().Addr)
-		client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), DB: direct.Options().DB})
-		defer client.Close()
+		client := redistest.Closing(r, redis.NewClient(&redis.Options{Addr: proxy.Addr(), DB: direct.Options().DB}))
 		const most = "9223372036854775807"
 		replies := map[string]string{ // in the protocol of Redis, and the mode of the decision
 			"+OK": "local", ":1": "local", "$-1": "local", "*0": "local", "*-1": "local", "?": "local", "_": "local", ",nan": "local",
@@ -269,8 +268,7 @@ var badKeys = []badInput{
 	{55, "replies to another call", func(r *row) {
 		direct := redistest.Client(r)
 		proxy := faultproxy.Start(r, direct.Options().Addr)
-		client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), DB: direct.Options().DB})
-		defer client.Close()
+		client := redistest.Closing(r, redis.NewClient(&redis.Options{Addr: proxy.Addr(), DB: direct.Options().DB}))
 		for _, choice := range []core.OnError{limit.Local, limit.Refuse} {
 			// Refusals of more than one unit are not remembered, so that Redis is asked.
 			rule := limit.PerIP(time.Hour, 10)

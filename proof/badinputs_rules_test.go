@@ -33,7 +33,7 @@ func (r *row) invalid(want string, rules ...limit.RuleSet) {
 		}
 		assert.Contains(r, strings.ToLower(err.Error()), strings.ToLower(want))
 		for name, serve := range frameworks {
-			assert.PanicsWithError(r, err.Error(), func() { serve(limit.New(nil, nil), nil, set) }, name)
+			assert.PanicsWithError(r, err.Error(), func() { serve(limit.New(nil, nil), "POST /login", nil, set) }, name)
 		}
 	}
 }
@@ -215,7 +215,7 @@ var badRules = []badInput{
 		for name, serve := range frameworks {
 			var log strings.Builder
 			limiter := limit.New(nil, &limit.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
-			do(serve(limiter, func(http.ResponseWriter, *http.Request) {}, rules, rules), "192.0.2.1:1", "/login")
+			do(serve(limiter, "POST /login", func(http.ResponseWriter, *http.Request) {}, rules, rules), "192.0.2.1:1", "/login")
 			assert.Contains(r, log.String(), "code=LIMIT-102", name)
 		}
 	}},
@@ -226,7 +226,7 @@ var badRules = []badInput{
 		for name, serve := range frameworks {
 			store, ran := memstore.New(nil), 0
 			r.send(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-				serve(limit.New(store, nil), func(http.ResponseWriter, *http.Request) { ran++ }, rules).ServeHTTP(w, q)
+				serve(limit.New(store, nil), "POST /login", func(http.ResponseWriter, *http.Request) { ran++ }, rules).ServeHTTP(w, q)
 			}), 8, http.StatusTooManyRequests)
 			r.ran(ran, 5, name)
 		}

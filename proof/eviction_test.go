@@ -48,8 +48,7 @@ func TestEviction(t *testing.T) {
 	for _, policy := range []string{"noeviction", "allkeys-lru", "allkeys-lfu", "allkeys-random",
 		"volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"} {
 		server := redistest.Launch(t, "--maxmemory-policy", policy)
-		client := redis.NewClient(&redis.Options{Addr: server.Addr})
-		defer client.Close()
+		client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: server.Addr}))
 		store := redisstore.New(client, nil)
 		p := bind(limit.New(store, nil), set)
 

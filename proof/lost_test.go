@@ -137,8 +137,7 @@ func TestLostLeases(t *testing.T) {
 			}
 			server := redistest.Launch(t)
 			proxy := faultproxy.Start(t, server.Addr)
-			client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
-			defer client.Close()
+			client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr()}))
 			w := newWorkplace(redisstore.New(client, nil), fault.instances)
 			w.start()
 			began := time.Now()

@@ -112,8 +112,7 @@ func TestSoak(t *testing.T) {
 		changing: bounds{51, 2*(50+20) + soakInstances + 2*20}}
 	var limiters []*limit.Limiter
 	for range soakInstances {
-		client := redis.NewClient(&redis.Options{Addr: s.proxy.Addr()})
-		defer client.Close()
+		client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: s.proxy.Addr()}))
 		l := limit.New(redisstore.New(client, nil), &limit.Options{Instances: soakInstances})
 		limiters = append(limiters, l)
 		p := bindSoak(l)

@@ -27,8 +27,7 @@ type shared struct{ *service }
 
 func serveOn(t *testing.T, addr string, hide bool) shared {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialTimeout: time.Second})
-	t.Cleanup(func() { client.Close() })
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialTimeout: time.Second}))
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	quiet := slog.New(slog.DiscardHandler)

@@ -21,8 +21,7 @@ import (
 
 func start(t *testing.T, addr string, options *Options) *Overrides {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: addr})
-	t.Cleanup(func() { client.Close() })
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: addr}))
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	return New(ctx, control.New(client, &control.Options{Log: slog.New(slog.DiscardHandler)}), options)

@@ -263,8 +263,7 @@ func TestPushed(t *testing.T) {
 	}
 	assert.Equal(t, http.StatusForbidden, status("192.0.2.7"), "barred by the file")
 
-	client := redis.NewClient(&redis.Options{Addr: addr})
-	t.Cleanup(func() { client.Close() })
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: addr}))
 	operators := control.New(client, &control.Options{Prefix: "shop"})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

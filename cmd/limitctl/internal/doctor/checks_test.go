@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -303,8 +304,7 @@ func TestChecksAreTested(t *testing.T) {
 // TestWhyOfOutages holds what the checks say of a Redis that cannot decide: a request
 // is decided by local limits, and not answered with 503.
 func TestWhyOfOutages(t *testing.T) {
-	dead := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1})
-	defer dead.Close()
+	dead := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1}))
 	store := guard.New(redisstore.New(dead, nil), &guard.Options{Log: slog.New(slog.DiscardHandler)})
 	charges := []core.Charge{{Policy: "p", Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Limit: 3, Window: time.Hour.Microseconds()}}}
 	for i := range 4 {
