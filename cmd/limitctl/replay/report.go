@@ -35,7 +35,7 @@ func (r *run) report(log Source) *Result {
 		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Requests, a.Requests),
 			strings.Compare(a.Route, b.Route))
 	})
-	result.Width, result.Buckets = r.sides[0].buckets.list()
+	result.Width, result.Buckets = r.buckets.list()
 	if stays := &result.Stays; stays.Count > 0 {
 		micros := func(q float64) time.Duration {
 			return min(stays.Max, time.Duration(r.stays.Quantile(q))*time.Microsecond)
@@ -44,7 +44,6 @@ func (r *run) report(log Source) *Result {
 	}
 	if c := result.Comparison; c != nil {
 		c.Policies = policyResults(r.sides[1].bound, r.options.Top)
-		_, c.Buckets = r.sides[1].buckets.list()
 		c.NewlyRefused = r.newly.list(r.options.Top)
 	}
 	if r.suggest != nil {

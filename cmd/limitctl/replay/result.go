@@ -132,7 +132,6 @@ type Comparison struct {
 	OnlyOld    int64          `json:"only_old"` // refused by Options.Policies alone
 	OnlyNew    int64          `json:"only_new"` // refused by Options.Compare alone
 	Policies   []PolicyResult `json:"policies"` // the new ones
-	Buckets    []Bucket       `json:"buckets"`  // by the new policies, of the same width
 
 	// NewlyRefused are the clients with the most requests that only the new policies
 	// refuse, and how many those are.

@@ -59,6 +59,7 @@ type run struct {
 	begun       int64         // -1 before the first request
 	routes      []RouteResult // by place.route
 	newly       *top
+	buckets     *buckets // by the old policies
 	stays       histogram.Histogram
 	addressless int64
 }
@@ -68,7 +69,7 @@ func newRun(given *Options) (*run, error) {
 	if o.Reorder < -1 || o.MaxKeys < 0 || o.Top < 0 {
 		return nil, errors.New("replay: a negative number in Options: write 0 for the default")
 	}
-	r := &run{options: o, registry: newRegistry(&o), newly: newTop(o.Top), presence: make(presence), begun: -1,
+	r := &run{options: o, registry: newRegistry(&o), newly: newTop(o.Top), buckets: newBuckets(), presence: make(presence), begun: -1,
 		request: &http.Request{Header: make(http.Header)}}
 	r.queue = queue{late: max(0, o.Reorder), decide: r.decide}
 	old, err := newSide(&o, r)
@@ -188,7 +189,7 @@ func (r *run) count(e *event, old, added *outcome) {
 		route.Refused++
 		r.refused(c, old)
 	}
-	r.sides[0].buckets.add(r.now, old.refused)
+	r.buckets.add(r.now, old.refused)
 	if len(r.sides) > 1 {
 		r.compare(e, route, old.refused, added.refused)
 	}
@@ -257,5 +258,4 @@ func (r *run) compare(e *event, route *RouteResult, old, added bool) {
 	default:
 		c.BothAdmit++
 	}
-	r.sides[1].buckets.add(r.now, added)
 }

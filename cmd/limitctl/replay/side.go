@@ -28,8 +28,7 @@ type side struct {
 	mux      *http.ServeMux
 	always   []*bound // policies without routes
 	bound    []*bound // all, in their order
-	buckets  *buckets
-	overflow int64 // decisions on a quota that keys share
+	overflow int64    // decisions on a quota that keys share
 
 	// Of the current request.
 	event   *event
@@ -58,7 +57,7 @@ type ruleCount struct {
 
 // newSide binds the policies of options. The error joins one for each thing wrong with them.
 func newSide(o *Options, r *run) (*side, error) {
-	s := &side{mux: http.NewServeMux(), buckets: newBuckets()}
+	s := &side{mux: http.NewServeMux()}
 	store := memstore.New(&memstore.Options{MaxKeys: r.options.MaxKeys, Now: func() int64 { return s.now }})
 	s.limiter = limit.New(store, &limit.Options{
 		Exempt: o.Exempt, Bar: o.Bar, Log: slog.New(slog.DiscardHandler),

@@ -69,7 +69,6 @@ func (r *Report) Text(w io.Writer) error {
 type spark struct {
 	Busiest, Bars string
 	Width         time.Duration // of a column
-	Gaps          bool          // whether time without requests is left out
 }
 
 // bars are the heights of a spark.
@@ -80,10 +79,10 @@ func (r *Report) MoreClients() int64 { return r.RefusedClients - int64(len(r.Ref
 
 // Spark shows the refused requests over time; nil if there are none.
 func (r *Report) Spark() *spark {
-	list, gaps := columns(r.Buckets, r.Width, 60)
-	if r.Refused == 0 || len(list) == 0 {
+	if r.Refused == 0 {
 		return nil
 	}
+	list := columns(r.Buckets, r.Width, 60)
 	most := int64(1)
 	for _, c := range list {
 		most = max(most, c.Refused)
@@ -92,5 +91,5 @@ func (r *Report) Spark() *spark {
 	for i, c := range list {
 		plot[i] = bars[(c.Refused*int64(len(bars)-1)+most-1)/most]
 	}
-	return &spark{busiest(list), string(plot), list[0].Width, gaps}
+	return &spark{busiest(list), string(plot), list[0].Width}
 }
