@@ -108,9 +108,6 @@ func raise(ctx context.Context, o *overrides.Overrides, api *limit.Policy, user 
 // TestOverridesOfPage runs the program of the page on three instances: each has the new
 // limit within a second.
 func TestOverridesOfPage(t *testing.T) {
-	if !redistest.Installed(t) {
-		t.Skip("no redis-server is installed")
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	addr := redistest.Launch(t).Addr
@@ -205,9 +202,6 @@ func TestLimitChanges(t *testing.T) {
 // TestPlansRoundTrips holds that each decision with plans, overrides, classes and
 // exemptions is one command.
 func TestPlansRoundTrips(t *testing.T) {
-	if !redistest.Installed(t) {
-		t.Skip("no redis-server is installed")
-	}
 	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: redistest.Launch(t).Addr}))
 	calls := func() (n int) {
 		info, err := client.Info(t.Context(), "commandstats").Result()

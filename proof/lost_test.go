@@ -132,9 +132,6 @@ func TestLostLeases(t *testing.T) {
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			t.Parallel()
-			if !redistest.Installed(t) {
-				t.Skip("no redis-server is installed")
-			}
 			server := redistest.Launch(t)
 			proxy := faultproxy.Start(t, server.Addr)
 			client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr()}))

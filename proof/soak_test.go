@@ -89,9 +89,6 @@ func soakTime(t *testing.T) time.Duration {
 // no window admits more than is documented, and that nothing grows. With LIMIT_SOAK_STEADY,
 // no rule changes meanwhile.
 func TestSoak(t *testing.T) {
-	if !redistest.Installed(t) {
-		t.Skip("no redis-server is installed")
-	}
 	logging.Disable()
 	duration := soakTime(t)
 	s := &soak{t: t, server: redistest.Launch(t), stop: make(chan struct{}), faults: make(map[string]int)}

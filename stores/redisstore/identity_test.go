@@ -142,9 +142,6 @@ func TestNoIdentity(t *testing.T) {
 // decision on a restarted server before it has reported the restart; and with a
 // guard, a process admits no more than the limit.
 func TestWithheldRights(t *testing.T) {
-	if !redistest.Installed(t) {
-		t.Skip("no redis-server is installed")
-	}
 	commands := []string{"info", "eval", "evalsha", "script", "mget", "get", "set", "psetex", "time", "hello", "client", "select", "ping"}
 	const limit = 10
 	decided := 0
