@@ -158,14 +158,3 @@ func TestUser(t *testing.T) {
 	assert.Equal(t, http.StatusNoContent, routetest.Do(router, "GET", "/").Code)
 	assert.Equal(t, http.StatusTooManyRequests, routetest.Do(router, "GET", "/").Code, "those without a user share one quota")
 }
-
-// TestUserOfOptions falls back to the function that all adapters share.
-func TestUserOfOptions(t *testing.T) {
-	rl := ginlimit.New(limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.Header.Get("Test-User") }}}))
-	router := gin.New()
-	router.GET("/", rl.Limit(limit.Rules(limit.PerUser(time.Minute, 1))), ok)
-
-	assert.Equal(t, http.StatusNoContent, routetest.Do(router, "GET", "/", "Test-User", "alice").Code)
-	assert.Equal(t, http.StatusTooManyRequests, routetest.Do(router, "GET", "/", "Test-User", "alice").Code)
-	assert.Equal(t, http.StatusNoContent, routetest.Do(router, "GET", "/", "Test-User", "bob").Code)
-}
