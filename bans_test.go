@@ -17,6 +17,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -184,7 +185,7 @@ func TestBansOutsideHTTP(t *testing.T) {
 		require.False(t, d.Allowed)
 	}
 	assert.Equal(t, 15*time.Minute, d.RetryAfter)
-	assert.Contains(t, d.Refusing(), "per-user-ban")
+	assert.Contains(t, routetest.Refused(d), "per-user-ban")
 	request.Cost = 0
 	d, err = policy.Peek(t.Context(), request)
 	require.NoError(t, err)

@@ -118,7 +118,7 @@ func (l *Limiter) peekKey(ctx context.Context, policy, rule, key, plan string) (
 		return RuleDecision{}, err
 	}
 	d.of.Outcomes()[i].Need(1 + d.of.Caller.Reserve(i))
-	d.describe(p, of.route, terms)
+	d.describe(p, of.route.name, terms)
 	return d.rule(i), nil
 }
 

@@ -116,12 +116,12 @@ func ExamplePolicy_Take() {
 		if err != nil {
 			panic(err)
 		}
-		fmt.Println(d.Allowed, d.Refusing(), d.RetryAfter.Round(time.Minute))
+		fmt.Println(d.Allowed, d.RetryAfter.Round(time.Minute))
 	}
 	// Output:
-	// true [] 0s
-	// true [] 0s
-	// false [per-user-1h] 1h0m0s
+	// true 0s
+	// true 0s
+	// false 1h0m0s
 }
 
 // Parse reads rules from flags and files, in the grammar of tags.
@@ -466,7 +466,7 @@ func ExampleDecision_Release() {
 		if err != nil {
 			panic(err)
 		}
-		fmt.Println(d.Allowed, d.Refusing())
+		fmt.Println(d.Allowed)
 		return d.Release
 	}
 	first := export()
@@ -475,10 +475,10 @@ func ExampleDecision_Release() {
 	first()
 	defer export()()
 	// Output:
-	// true []
-	// true []
-	// false [per-user-concurrency]
-	// true []
+	// true
+	// true
+	// false
+	// true
 }
 
 // Named makes one quota for a whole application. The handler behind the rules may be

@@ -13,6 +13,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -103,7 +104,7 @@ func TestExemptAlgorithms(t *testing.T) {
 		root, err := policy.Peek(t.Context(), limit.Request{Keys: map[string]string{"user": "root", "query name": "z"}})
 		require.NoError(t, err)
 		assert.True(t, slices.Collect(root.Rules())[0].Exempt)
-		assert.Equal(t, []string{"other"}, root.Refusing())
+		assert.Equal(t, []string{"other"}, routetest.Refused(root))
 	}
 }
 

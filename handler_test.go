@@ -358,7 +358,7 @@ func TestObserveOutsideHTTP(t *testing.T) {
 	var seen []string
 	observe := func(r *http.Request, d limit.Decision, err error) {
 		assert.Nil(t, r)
-		seen = append(seen, fmt.Sprint(d.Policy(), " ", d.Allowed, " ", err))
+		seen = append(seen, fmt.Sprint(d.Policy, " ", d.Allowed, " ", err))
 	}
 	p := mustPolicy(limit.New(nil, &limit.Options{Observe: observe}), limit.Named("p", limit.Global(time.Hour, 3)))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

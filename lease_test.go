@@ -217,7 +217,7 @@ func TestLeaseBesideOtherRules(t *testing.T) {
 		assert.Zero(t, store.ids[1])
 		refused, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Cost: 2})
 		require.NoError(t, err)
-		assert.Equal(t, []string{"four"}, slices.DeleteFunc(refused.Refusing(), func(name string) bool { return name == "global-1h" })) // which has 2 left
+		assert.Equal(t, []string{"four"}, slices.DeleteFunc(refused.refusing(), func(name string) bool { return name == "global-1h" })) // which has 2 left
 		nothing := map[string]int64{}
 		for _, r := range rules.Rules() {
 			nothing[r.Name] = 0
@@ -256,7 +256,7 @@ func TestLateReleases(t *testing.T) {
 		defer cancel()
 		d, err := mustPolicy(limiter, rules).Take(ctx, Request{})
 		require.NoError(t, err)
-		assert.Equal(t, []string{"line"}, d.Refusing())
+		assert.Equal(t, []string{"line"}, d.refusing())
 		assert.EqualValues(t, 1, slices.Collect(d.Rules())[0].Remaining, "it has given its own back")
 		assert.EqualValues(t, 1, store.left(t, rules))
 		first.Release()

@@ -22,7 +22,7 @@ func TestBansDoNotDegrade(t *testing.T) {
 		p, err := l.Policy(Named("p", set.Rules()...))
 		require.NoError(t, err)
 		h := p.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.WriteHeader(map[bool]int{true: 206, false: 204}[DecisionFrom(r.Context()).Degraded()])
+			w.WriteHeader(map[bool]int{true: 206, false: 204}[DecisionFrom(r.Context()).Outcome() == "degraded"])
 		}))
 		for range 4 {
 			w, _ := patient(t.Context(), h, "")
@@ -145,7 +145,7 @@ func TestStrictestOutcome(t *testing.T) {
 			d = seen
 		}})
 		h := l.Limit(MustParse(strings.Join(text, "; ")))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			assert.Equal(t, d.Outcome() == "degraded", DecisionFrom(r.Context()).Degraded())
+			assert.Equal(t, d.Outcome() == "degraded", DecisionFrom(r.Context()).Outcome() == "degraded")
 		}))
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 		assert.Equal(t, "admitted", d.Outcome())

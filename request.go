@@ -99,14 +99,14 @@ func (l *layer) decide(served bool) error {
 		}
 	}
 	if run.Caller.Exempt == p.all {
-		d.Allowed, d.Mode, d.At, d.route = true, core.ModeExempt, time.Now(), l.route
+		d.Policy, d.Allowed, d.Mode, d.At = l.route.name, true, core.ModeExempt, time.Now()
 		return nil
 	}
 	ctx := l.request.Context()
 	if err := run.Serve(ctx, p.limiter.detached(ctx), l.patience(served), &d.of); err != nil {
 		return err
 	}
-	d.describe(p, l.route, l.terms)
+	d.describe(p, l.route.name, l.terms)
 	return nil
 }
 

@@ -69,11 +69,11 @@ func TestEnforcedKeys(t *testing.T) {
 				assert.Equal(t, d.Allowed, r.Shadow || r.Allowed)
 				if !d.Allowed {
 					refused++
-					assert.Equal(t, []string{"new"}, d.Refusing())
+					assert.Equal(t, []string{"new"}, d.refusing())
 					assert.Nil(t, shadowed(d))
 				} else if !r.Allowed {
 					assert.Equal(t, []string{"new"}, shadowed(d))
-					assert.Nil(t, d.Refusing())
+					assert.Nil(t, d.refusing())
 				}
 			}
 			require.Contains(t, []int{0, 3}, refused)
@@ -115,6 +115,19 @@ func TestWatchersInHeaders(t *testing.T) {
 	}
 }
 
+// marked returns the names of the rules that marked a request, over all sets on it.
+func marked(d Decision) (names []string) {
+	if outer, ok := d.Outer(); ok {
+		names = marked(outer)
+	}
+	for rule := range d.Rules() {
+		if rule.Marked {
+			names = append(names, rule.Name)
+		}
+	}
+	return names
+}
+
 // TestMarks checks where marks are seen, with two policies on one request.
 func TestMarks(t *testing.T) {
 	for _, style := range []Headers{0, NoHeaders} {
@@ -124,7 +137,7 @@ func TestMarks(t *testing.T) {
 			last = append(last, d)
 		}})
 		var seen []string
-		h := http.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = DecisionFrom(r.Context()).Marked() }))
+		h := http.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = marked(DecisionFrom(r.Context())) }))
 		for _, set := range []RuleSet{
 			Named("inner", MustParse("c: 1/1h global refuse mark").Rules()...),
 			Named("outer", MustParse("a: 1/1h global refuse mark; h: 1/1h global refuse mark hidden; s: 1/1h global shadow; b: 2/1h global").Rules()...)} {
@@ -152,7 +165,7 @@ func TestMarks(t *testing.T) {
 		}
 		assert.Equal(t, []string{"a", "h", "c"}, seen)
 		assert.Equal(t, "marked", last[0].Outcome())
-		assert.Equal(t, []string{"a", "h"}, last[0].Marked())
+		assert.Equal(t, []string{"a", "h"}, marked(last[0]))
 		assert.Equal(t, []string{"s"}, shadowed(last[0]))
 		assert.True(t, slices.Collect(last[0].Rules())[0].Marked)
 		assert.False(t, slices.Collect(last[0].Rules())[2].Marked)
@@ -162,9 +175,9 @@ func TestMarks(t *testing.T) {
 		assert.Equal(t, 429, w.Code)
 		assert.Contains(t, w.Body.String(), `"violated-policies":["b"]`)
 		assert.Empty(t, w.Header().Values("RateLimit-Marked"))
-		assert.Equal(t, []string{"b"}, last[0].Refusing())
+		assert.Equal(t, []string{"b"}, last[0].refusing())
 	}
-	assert.Nil(t, DecisionFrom(context.Background()).Marked())
+	assert.Nil(t, marked(DecisionFrom(context.Background())))
 }
 
 // TestWatchersCountARequestOnce has requests ask the store several times.
@@ -173,9 +186,9 @@ func TestWatchersCountARequestOnce(t *testing.T) {
 		l := New(nil, nil)
 		p, err := l.Policy(Named("p", MustParse("a: 2/1s global refuse wait 20s; s: 4/1h global shadow; m: 5/1h global refuse mark").Rules()...))
 		require.NoError(t, err)
-		var marked []string
+		var seen []string
 		h := p.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			marked = append(marked, fmt.Sprint(DecisionFrom(r.Context()).Marked()))
+			seen = append(seen, fmt.Sprint(marked(DecisionFrom(r.Context()))))
 		}))
 		for range 3 {
 			patient(t.Context(), h, "")
@@ -196,7 +209,7 @@ func TestWatchersCountARequestOnce(t *testing.T) {
 		assert.Equal(t, []int64{0, 0}, left()[1:])
 		assert.Equal(t, left(), left(), "a look charges nothing")
 		patient(t.Context(), h, "")
-		assert.Equal(t, []string{"[]", "[]", "[]", "[]", "[m]"}, marked, "as it was when the request came")
+		assert.Equal(t, []string{"[]", "[]", "[]", "[]", "[m]"}, seen, "as it was when the request came")
 
 		time.Sleep(2 * time.Hour)
 		_, err = p.Take(t.Context(), Request{})

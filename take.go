@@ -80,7 +80,7 @@ func (p *version) take(ctx context.Context, d *Decision, r *Request, reserve boo
 		if reserve {
 			run.Keep(&d.of, true)
 		}
-		d.describe(p, p.named, t)
+		d.describe(p, p.named.name, t)
 	}
 	p.observed(d, err)
 	return err
@@ -160,7 +160,7 @@ func (p *version) wait(ctx context.Context, r *Request) (d Decision, err error) 
 		}
 		return Decision{}, err
 	}
-	d.describe(p, p.named, t)
+	d.describe(p, p.named.name, t)
 	p.observed(&d, nil)
 	if !d.Allowed {
 		return Decision{}, &RefusedError{Decision: d}
@@ -200,7 +200,7 @@ func (p *version) peek(ctx context.Context, r *Request) (d Decision, err error) 
 			d.of.Allowed = d.of.Allowed && (d.of.Watches(i) || d.of.Caller.Exempts(i))
 		}
 	}
-	d.describe(p, p.named, t)
+	d.describe(p, p.named.name, t)
 	return d, nil
 }
 

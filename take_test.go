@@ -37,7 +37,7 @@ func look(t *testing.T, l *Limiter, rules RuleSet, keys map[string]string) Decis
 	require.NoError(t, err)
 	var d Decision
 	require.NoError(t, run.Look(t.Context(), &d.of))
-	d.describe(p, p.named, terms)
+	d.describe(p, p.named.name, terms)
 	return d
 }
 
@@ -211,14 +211,14 @@ func TestPeek(t *testing.T) {
 			d, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: alice})
 			require.NoError(t, err)
 			require.Equal(t, d.Allowed, peeked.Allowed, text)
-			require.Equal(t, d.Refusing(), peeked.Refusing(), text)
+			require.Equal(t, d.refusing(), peeked.refusing(), text)
 			require.InDelta(t, d.RetryAfter, peeked.RetryAfter, float64(time.Second), text)
 			taken := int64(0)
 			if d.Allowed {
 				taken = 1
 			}
 			require.Equal(t, slices.Collect(d.Rules())[1].Remaining, slices.Collect(peeked.Rules())[1].Remaining-taken, text)
-			require.Equal(t, d.Policy(), peeked.Policy())
+			require.Equal(t, d.Policy, peeked.Policy)
 		}
 		d, err := mustPolicy(limiter, rules).Peek(t.Context(), Request{Keys: map[string]string{"user": "bob"}})
 		require.NoError(t, err)

@@ -20,7 +20,7 @@ func shop(limiter *limit.Limiter, upload http.HandlerFunc) http.Handler {
 
 	mux.Handle("GET /catalog", limiter.Limit(limit.MustParse("50/1s global refuse degrade"))(
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if limit.DecisionFrom(r.Context()).Degraded() {
+			if limit.DecisionFrom(r.Context()).Outcome() == "degraded" {
 				fmt.Fprintln(w, "catalog without recommendations")
 				return
 			}

@@ -31,12 +31,12 @@ func Example_withoutHTTP() {
 		if err != nil {
 			log.Fatal(err) // the store failed
 		}
-		fmt.Println(d.Allowed, d.Refusing())
+		fmt.Println(d.Allowed, d.RetryAfter.Round(time.Minute))
 	}
 	// Output:
-	// true []
-	// true []
-	// false [per-user-1h]
+	// true 0s
+	// true 0s
+	// false 1h0m0s
 }
 
 func Example_peek() {

@@ -22,7 +22,7 @@ func TestHooks(t *testing.T) {
 		status int
 		body   string
 	}{
-		"a body":       {func(c *gin.Context, d limit.Decision) { c.String(402, d.Refusing()[0]) }, 402, "per-ip-1m"},
+		"a body":       {func(c *gin.Context, d limit.Decision) { c.String(402, routetest.Refused(d)[0]) }, 402, "per-ip-1m"},
 		"a body alone": {func(c *gin.Context, _ limit.Decision) { c.Writer.WriteString("later") }, 429, "later"},
 		"a status":     {func(c *gin.Context, _ limit.Decision) { c.AbortWithStatus(403) }, 403, ""},
 		"nothing":      {func(*gin.Context, limit.Decision) {}, 429, ""},

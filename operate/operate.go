@@ -30,8 +30,8 @@ var (
 	validate  = door.Validate.(func(*limit.Limiter, limit.RuleSet) error)
 )
 
-// Policies returns the policies that decide now, by the name that [limit.Decision.Policy]
-// returns, with their rules: those that are [limit.Named], and each route that has had a
+// Policies returns the policies that decide now, by the name in [limit.Decision].Policy,
+// with their rules: those that are [limit.Named], and each route that has had a
 // request. They are sorted by name. A name comes twice if two sets are on one route.
 func Policies(l *limit.Limiter) iter.Seq2[string, limit.RuleSet] { return policies(l) }
 

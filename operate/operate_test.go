@@ -28,7 +28,7 @@ func TestObserve(t *testing.T) {
 	note := func(name string) func(*http.Request, limit.Decision, error) {
 		return func(_ *http.Request, d limit.Decision, err error) {
 			assert.NoError(t, err)
-			order = append(order, name+" "+d.Policy())
+			order = append(order, name+" "+d.Policy)
 		}
 	}
 	limiter := limit.New(nil, &limit.Options{Observe: note("options")})

@@ -60,14 +60,14 @@ type Refusal struct {
 	// Cache-Control: no-store. It is an error on RPC.
 	Redirect string
 
-	// Degrade sends the request to Fallback or, without one, to its own handler, which
-	// calls limit.Decision.Degraded and does less work. The request is charged nothing, holds no
+	// Degrade sends the request to Fallback or, without one, to its own handler, which does
+	// less work: limit.Decision.Outcome is "degraded". The request is charged nothing, holds no
 	// leases, and is not settled. A [Ban] does not inherit Degrade, and needs a Fallback:
 	// barred clients must not reach the handler.
 	Degrade  bool
 	Fallback http.Handler // an error on RPC
 
-	// Mark admits the request and marks it: see limit.Decision.Marked. The response has the header
+	// Mark admits the request and marks it: see limit.RuleDecision. The response has the header
 	// RateLimit-Marked. Such a rule never refuses. It charges the requests that it has
 	// room for, even if another rule refuses them, and a [Queue] delays none.
 	// [Concurrency], [Ban] and [Distinct] cannot mark. They, a Queue and a Shadow do not

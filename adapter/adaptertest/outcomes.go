@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/routetest"
 )
 
 // once returns a rule that admits one request, and what the others meet.
@@ -103,12 +104,12 @@ func (s suite) degradesToFallback(t *testing.T) {
 		router := s.framework(limiter)
 		ran := 0
 		router.Use(limit.Named("all", once("all", limit.Refusal{Degrade: true, Fallback: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			assert.True(t, limit.DecisionFrom(r.Context()).Degraded())
+			assert.True(t, limit.DecisionFrom(r.Context()).Outcome() == "degraded")
 			fallback.handler(w, r)
 		})})))
 		router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			ran++
-			assert.False(t, limit.DecisionFrom(r.Context()).Degraded())
+			assert.False(t, limit.DecisionFrom(r.Context()).Outcome() == "degraded")
 			ok(w, r)
 		}), rule("route", limit.Everyone, 9))
 		c := serve(t, router)
@@ -142,7 +143,7 @@ func (s suite) degradesTheHandler(t *testing.T) {
 	router.Use(outer)
 	router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		assert.Nil(t, limit.DecisionFrom(r.Context()).Lost(), "no lease")
-		w.WriteHeader(map[bool]int{true: http.StatusPartialContent, false: http.StatusNoContent}[limit.DecisionFrom(r.Context()).Degraded()])
+		w.WriteHeader(map[bool]int{true: http.StatusPartialContent, false: http.StatusNoContent}[limit.DecisionFrom(r.Context()).Outcome() == "degraded"])
 	}), limit.Rules(limit.Rule{Name: "inner", Key: limit.Everyone, Limit: 1, Window: time.Hour}))
 	policy, err := limiter.Policy(outer)
 	require.NoError(t, err)
@@ -168,7 +169,7 @@ func (s suite) watches(t *testing.T) {
 		limit.Rule{Name: "shadow", Key: limit.Everyone, Limit: 1, Window: time.Hour, Shadow: &limit.Shadow{}}))
 	var marked [][]string
 	router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		marked = append(marked, limit.DecisionFrom(r.Context()).Marked())
+		marked = append(marked, routetest.Marked(limit.DecisionFrom(r.Context())))
 		ok(w, r)
 	}), limit.Rules(once("inner", limit.Refusal{Mark: true})))
 	c := serve(t, router)

@@ -73,7 +73,7 @@ func TestErrorHandlers(t *testing.T) {
 			}
 			var refused *limit.RefusedError
 			require.ErrorAs(t, seen, &refused)
-			assert.Equal(t, []string{"per-ip-1m"}, refused.Decision.Refusing())
+			assert.Equal(t, []string{"per-ip-1m"}, routetest.Refused(refused.Decision))
 			assert.Regexp(t, `^`+v.logged+`limit: refused by per-ip-1m, retry after \S+s$`, seen.Error())
 		}
 	})
@@ -135,7 +135,7 @@ func TestHooks(t *testing.T) {
 			body   string
 			err    error
 		}{
-			"a body": {func(c echoContext, d limit.Decision) error { return c.String(402, d.Refusing()[0]) }, 402, "per-ip-1m", nil},
+			"a body": {func(c echoContext, d limit.Decision) error { return c.String(402, routetest.Refused(d)[0]) }, 402, "per-ip-1m", nil},
 			"a body alone": {func(c echoContext, _ limit.Decision) error {
 				_, err := v.writer(c).Write([]byte("later"))
 				return err

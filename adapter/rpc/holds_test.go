@@ -27,7 +27,7 @@ func TestDegrades(t *testing.T) {
 	each(t, func(t *testing.T, f framework) {
 		var seen []bool
 		c := f.serve(t, service{rules: []limit.RuleSet{once(limit.Refusal{Degrade: true})}, unary: func(ctx context.Context) error {
-			seen = append(seen, limit.DecisionFrom(ctx).Degraded())
+			seen = append(seen, limit.DecisionFrom(ctx).Outcome() == "degraded")
 			return nil
 		}})
 		c.call().admitted()

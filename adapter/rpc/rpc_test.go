@@ -25,6 +25,7 @@ import (
 	"github.com/routelimit/limit/adapter/rpc/connectlimit"
 	"github.com/routelimit/limit/adapter/rpc/grpclimit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/routetest"
 )
 
 // quiet returns a limiter that logs nothing.
@@ -134,8 +135,8 @@ func TestScopes(t *testing.T) {
 
 		policies := make(map[string]int)
 		c := f.start(t, quiet(nil, limit.Options{Observe: func(r *http.Request, d limit.Decision, _ error) {
-			assert.Equal(t, r.URL.Path, d.Policy())
-			policies[d.Policy()]++
+			assert.Equal(t, r.URL.Path, d.Policy)
+			policies[d.Policy]++
 		}}), limit.EachRoute(one))
 		for _, a := range calls(c) {
 			a.admitted()
@@ -276,7 +277,7 @@ func TestHooks(t *testing.T) {
 			rules: []limit.RuleSet{limit.Named("api", rule)},
 			refuse: func(_ context.Context, d limit.Decision) error {
 				if calls++; calls == 1 {
-					return f.newError(codes.PermissionDenied, d.Refusing()[0])
+					return f.newError(codes.PermissionDenied, routetest.Refused(d)[0])
 				}
 				return nil
 			},

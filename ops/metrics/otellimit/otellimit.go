@@ -234,11 +234,17 @@ func Attributes(d limit.Decision, err error) []attribute.KeyValue {
 		return []attribute.KeyValue{attribute.String("rate_limiting.error", telemetry.Undecided)}
 	}
 	list := []attribute.KeyValue{
-		attribute.String("rate_limiting.policy", d.Policy()),
+		attribute.String("rate_limiting.policy", d.Policy),
 		attribute.String("rate_limiting.result", d.Outcome()),
 		attribute.String("rate_limiting.mode", d.Mode.String()),
 	}
-	if refusing := d.Refusing(); refusing != nil {
+	var refusing []string
+	for rule := range d.Rules() {
+		if rule.Refused {
+			refusing = append(refusing, rule.Name)
+		}
+	}
+	if refusing != nil {
 		list = append(list, attribute.StringSlice("rate_limiting.refusing", refusing))
 	}
 	if d.RetryAfter > 0 && d.RetryAfter != limit.Never {
