@@ -169,7 +169,9 @@ func TestBansOutsideHTTP(t *testing.T) {
 		}
 		return list
 	}
-	d, err := policy.Reserve(t.Context(), request)
+	settled := request
+	settled.Settle = true
+	d, err := policy.Take(t.Context(), settled)
 	require.NoError(t, err)
 	assert.EqualValues(t, 9, d.Taken)
 	require.NoError(t, d.Settle(t.Context(), 7))

@@ -229,8 +229,8 @@ var (
 	ErrLeaseLost = engine.ErrLeaseLost
 
 	// ErrSettled is returned by [Decision.Settle] when there is nothing to settle: the
-	// decision is a refusal, was not made by [Policy.Reserve] or [Policy.Wait], or has
-	// been settled. Nothing was changed.
+	// decision is a refusal, its [Request] does not say Settle, or it has been settled.
+	// Nothing was changed.
 	ErrSettled = engine.ErrSettled
 )
 
@@ -273,12 +273,18 @@ func (d Decision) Wait(ctx context.Context) error {
 	return &RefusedError{Decision: d}
 }
 
-// Settle corrects what [Policy.Reserve] or [Policy.Wait] took to n units of each rule,
-// the true cost of the request; 0 cancels the reservation. A second call, also on a copy,
-// returns [ErrSettled]. If the cost is lower, the rest is refunded, as far as its time has
+// Settle corrects what a [Request] that says Settle took to n units of each rule, its true
+// cost; 0 gives back everything:
+//
+//	d, err := policy.Take(ctx, limit.Request{Keys: keys, Cost: 4_000, Settle: true})
+//	…
+//	err = d.Settle(ctx, used)
+//
+// A second call, also on a copy, returns [ErrSettled]. Rules of [Concurrency] are released,
+// not settled. If the cost is lower, the rest is refunded, as far as its time has
 // not passed; docs/algorithms.md has the details. If it is higher, Settle takes what the
-// rules have room for, and no more: so reserve the most that a request may cost. After an
-// error that wraps [ErrUndecided] the reservation may stay taken.
+// rules have room for, and no more: so let Cost be the most that the request may cost.
+// After an error that wraps [ErrUndecided] everything may stay taken.
 func (d Decision) Settle(ctx context.Context, n int64) error {
 	n, err := validCost(n)
 	if err != nil {

@@ -88,7 +88,7 @@ func TestExemptAlgorithms(t *testing.T) {
 		limiter := limit.New(nil, nil)
 		policy := mustPolicy(limiter, limit.Named("p", limit.MustParse("r: 1/1h global "+words+" exempt user root; other: 3/1h per user").Rules()...))
 		for n := range 5 {
-			d, err := policy.Reserve(t.Context(), limit.Request{Keys: map[string]string{"user": "root", "query name": fmt.Sprint(n)}})
+			d, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "root", "query name": fmt.Sprint(n)}, Settle: true})
 			require.NoError(t, err)
 			assert.Equal(t, n < 3, d.Allowed, "%s %d", words, n)
 			if d.Allowed {

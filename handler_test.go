@@ -369,7 +369,7 @@ func TestObserveOutsideHTTP(t *testing.T) {
 	require.NoError(t, err)
 	_, err = p.Peek(ctx, limit.Request{})
 	require.NoError(t, err)
-	_, err = p.Reserve(ctx, limit.Request{})
+	_, err = p.Take(ctx, limit.Request{Settle: true})
 	require.NoError(t, err)
 	_, err = p.Wait(ctx, limit.Request{})
 	require.ErrorAs(t, err, new(*limit.RefusedError))

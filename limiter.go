@@ -23,8 +23,8 @@
 //
 // # Jobs
 //
-// Outside HTTP, [Policy.Take] refuses and [Policy.Wait] waits. [Policy.Reserve] takes what
-// a request costs at most, and [Decision.Settle] corrects it.
+// Outside HTTP, [Policy.Take] refuses and [Policy.Wait] waits. [Decision.Settle] corrects
+// what a request took, once its true cost is known.
 //
 // # Stores
 //

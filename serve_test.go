@@ -51,7 +51,7 @@ func TestServeAfterBody(t *testing.T) {
 			assert.Contains(t, w.Body.String(), `"violated-policies":["per-tenant-1h"]`)
 		}
 	}
-	for _, given := range []limit.Request{{UpTo: true, Cost: 1}, {Plan: "pro"}, {Class: "critical"}, {Cost: -1}, {Costs: map[string]int64{"no": 1}}} {
+	for _, given := range []limit.Request{{UpTo: true, Cost: 1}, {Settle: true}, {Plan: "pro"}, {Class: "critical"}, {Cost: -1}, {Costs: map[string]int64{"no": 1}}} {
 		w := httptest.NewRecorder()
 		assert.Error(t, policy.Serve(w, httptest.NewRequest("GET", "/", nil), given, http.NotFoundHandler()))
 		assert.Empty(t, w.Header())

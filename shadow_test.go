@@ -238,7 +238,7 @@ func TestWatchersAreSettledOnce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := mustPolicy(New(nil, nil), Named("p", rules...))
 			for range 2 {
-				d, err := p.Wait(t.Context(), Request{Cost: 8})
+				d, err := p.Wait(t.Context(), Request{Cost: 8, Settle: true})
 				require.NoError(t, err)
 				require.NoError(t, d.Settle(t.Context(), 3))
 			}
@@ -247,7 +247,7 @@ func TestWatchersAreSettledOnce(t *testing.T) {
 			time.Sleep(2 * time.Hour)
 			_, err := p.Take(t.Context(), Request{Cost: 3})
 			require.NoError(t, err)
-			d, err := p.Reserve(t.Context(), Request{Cost: 8, UpTo: true})
+			d, err := p.Take(t.Context(), Request{Cost: 8, UpTo: true, Settle: true})
 			require.NoError(t, err)
 			require.EqualValues(t, 7, d.Taken)
 			require.NoError(t, d.Settle(t.Context(), n))

@@ -185,9 +185,11 @@ func TestCosts(t *testing.T) {
 		assert.EqualError(t, err, want)
 		assert.ErrorAs(t, err, new(*rules.Error))
 	}
-	_, err := p.Peek(t.Context(), Request{Keys: alice, Cost: 2})
-	assert.ErrorContains(t, err, "Peek reports the outcome of a request of cost 1")
-	_, err = p.Wait(t.Context(), Request{Keys: alice, Cost: 2, UpTo: true})
+	for _, request := range []Request{{Keys: alice, Cost: 2}, {Keys: alice, Settle: true}} {
+		_, err := p.Peek(t.Context(), request)
+		assert.ErrorContains(t, err, "Peek reports the outcome of a request of cost 1")
+	}
+	_, err := p.Wait(t.Context(), Request{Keys: alice, Cost: 2, UpTo: true})
 	assert.ErrorContains(t, err, "leave out UpTo")
 }
 

@@ -34,13 +34,13 @@ func TestWaitIsWoken(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := mustPolicy(New(store, nil), test.rules)
 				alice := map[string]string{"user": "alice"}
-				held, err := p.Reserve(t.Context(), Request{Keys: alice, Cost: 5})
+				held, err := p.Take(t.Context(), Request{Keys: alice, Cost: 5, Settle: true})
 				require.NoError(t, err)
 				start := time.Now()
 				var done sync.WaitGroup
 				for range 2 {
 					done.Go(func() {
-						d, err := p.Wait(t.Context(), Request{Keys: alice, Cost: 2})
+						d, err := p.Wait(t.Context(), Request{Keys: alice, Cost: 2, Settle: true})
 						assert.NoError(t, err, name)
 						assert.Equal(t, time.Second, time.Since(start), name)
 						assert.EqualValues(t, 2, d.Taken)

@@ -76,8 +76,8 @@ type Stats struct {
 	// works: all connections to it were in use, or its user lacks a right.
 	Blocked int64
 
-	// Reserved is how many requests [limit.Policy.Reserve] has admitted, and Settled how
-	// many of them were settled or given back. The difference is in use or was never
+	// Reserved is how many requests were admitted whose [limit.Request] says Settle, and
+	// Settled how many of them were settled or given back. The difference is in use or was never
 	// settled, and stays charged.
 	Reserved, Settled int64
 }

@@ -197,7 +197,7 @@ func TestStats(t *testing.T) {
 
 		var reserved []limit.Decision
 		for range 3 {
-			d, err := policy.Reserve(t.Context(), limit.Request{})
+			d, err := policy.Take(t.Context(), limit.Request{Settle: true})
 			require.NoError(t, err)
 			reserved = append(reserved, d)
 		}

@@ -139,7 +139,7 @@ var badRules = []badInput{
 			r.send(h, 2, http.StatusTooManyRequests) // nothing was given back
 		})
 		limiter, jobs, keys := limit.New(nil, nil), limit.Named("jobs", limit.PerIP(time.Hour, 5)), map[string]string{"ip": "192.0.2.1"}
-		d, err := bind(limiter, jobs).Reserve(r.Context(), limit.Request{Keys: keys, Cost: 5})
+		d, err := bind(limiter, jobs).Take(r.Context(), limit.Request{Keys: keys, Cost: 5, Settle: true})
 		require.NoError(r, err)
 		assert.Error(r, d.Settle(r.Context(), -1))
 		for _, cost := range []int64{-1, math.MinInt64} {

@@ -24,8 +24,8 @@ import (
 // the one of the rule declared first wins. A rule that marks refuses nothing, and so does
 // not count.
 //
-// Outcomes are for HTTP requests and RPC. limit.Policy.Take, limit.Policy.Wait,
-// limit.Policy.Reserve and Decide of an adapter refuse, and leave the rest to their callers;
+// Outcomes are for HTTP requests and RPC. limit.Policy.Take, limit.Policy.Wait and Decide
+// of an adapter refuse, and leave the rest to their callers;
 // only Mark applies to them too. A request that the store could not decide, or that
 // limit.Refuse refuses during an outage, is answered with 503 whatever its rules say.
 type Refusal struct {

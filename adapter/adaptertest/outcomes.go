@@ -147,7 +147,7 @@ func (s suite) degradesTheHandler(t *testing.T) {
 	}), limit.Rules(limit.Rule{Name: "inner", Key: limit.Everyone, Limit: 1, Window: time.Hour}))
 	policy, err := limiter.Policy(outer)
 	require.NoError(t, err)
-	d, err := policy.Reserve(t.Context(), limit.Request{Cost: 1, Costs: map[string]int64{"slots": 0}})
+	d, err := policy.Take(t.Context(), limit.Request{Cost: 1, Costs: map[string]int64{"slots": 0}, Settle: true})
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	c := serve(t, router)

@@ -225,7 +225,7 @@ func Watch(provider metric.MeterProvider, limiters ...*limit.Limiter) error {
 // Attributes describes a decision in a span: the policy, result and mode of the metrics,
 // and, if a rule refused it, the rules and the seconds until the request would be
 // admitted. They have no keys. The prefix is "rate_limiting.". Observe sets them for HTTP
-// requests; after [limit.Policy.Take], Wait or Reserve, set them where the span is:
+// requests; after [limit.Policy.Take] or Wait, set them where the span is:
 //
 //	d, err := policy.Take(ctx, request)
 //	trace.SpanFromContext(ctx).SetAttributes(otellimit.Attributes(d, err)...)
