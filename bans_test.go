@@ -18,6 +18,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -93,7 +94,7 @@ func TestBanEscalates(t *testing.T) {
 // TestBanAfterAnswers strikes for failed logins only.
 func TestBanAfterAnswers(t *testing.T) {
 	rule := limit.Rule{Key: limit.ByIP, Limit: 3, Window: time.Hour, Algorithm: limit.Ban{Bar: 15 * time.Minute},
-		Settle: limit.OnStatus(http.StatusUnauthorized)}
+		Settle: rules.OnStatus(http.StatusUnauthorized)}
 	l := newLogin(t, limit.Rules(rule))
 	for range 2 {
 		l.want(http.StatusUnauthorized, "")

@@ -18,6 +18,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -304,7 +305,7 @@ func ExampleRule_cost() {
 		limit.Global(time.Minute, 100),
 		limit.Rule{
 			Name: "rows", Key: limit.ByIP, Limit: 1000, Window: time.Hour,
-			Cost: limit.CostBy("rows", func(r *http.Request) int64 {
+			Cost: rules.CostBy("rows", func(r *http.Request) int64 {
 				rows, err := strconv.ParseInt(r.URL.Query().Get("rows"), 10, 64)
 				if err != nil || rows < 1 {
 					return 1 // what the handler does with such a request

@@ -14,6 +14,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -110,10 +111,10 @@ func TestExemptAlgorithms(t *testing.T) {
 
 // TestExemptSettle has the Settle of a rule leave exempt requests alone.
 func TestExemptSettle(t *testing.T) {
-	rules := limit.MustParse("bad: 2/1h global ban 1h exempt user root; few: 100/1h global").Rules()
-	rules[0].Settle = limit.OnStatus(http.StatusUnauthorized)
+	list := limit.MustParse("bad: 2/1h global ban 1h exempt user root; few: 100/1h global").Rules()
+	list[0].Settle = rules.OnStatus(http.StatusUnauthorized)
 	limiter := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: header("User")}})
-	h := limiter.Limit(limit.Named("login", rules...))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	h := limiter.Limit(limit.Named("login", list...))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 	send := func(user string) int {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Header.Set("User", user)

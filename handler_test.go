@@ -174,7 +174,7 @@ func TestNamedTwice(t *testing.T) {
 	ginlimit.New(limiter).Limit(limit.Named("api", limit.PerIP(time.Hour, 4)))
 
 	settled := limit.PerIP(time.Hour, 4)
-	settled.Settle = limit.OnStatus(http.StatusUnauthorized)
+	settled.Settle = rules.OnStatus(http.StatusUnauthorized)
 	_, err := limiter.Policy(limit.Named("api", settled))
 	assert.ErrorContains(t, err, `policy "api": already has other rules`, "one settles, and one does not")
 
@@ -319,7 +319,7 @@ func TestAnyMethod(t *testing.T) {
 // TestPanicAfterStatus settles a request by the status that was sent before its handler
 // panicked: a client that resets the connection must not get a failed login back.
 func TestPanicAfterStatus(t *testing.T) {
-	failed := limit.Rule{Name: "failed", Key: limit.ByIP, Limit: 3, Window: time.Hour, Settle: limit.OnStatus(http.StatusUnauthorized)}
+	failed := limit.Rule{Name: "failed", Key: limit.ByIP, Limit: 3, Window: time.Hour, Settle: rules.OnStatus(http.StatusUnauthorized)}
 	limiter := limit.New(nil, nil)
 	mux := http.NewServeMux()
 	mux.Handle("GET /login", limiter.Limit(limit.Rules(failed))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -10,7 +10,8 @@
 // [PerIP], [PerUser], [Per] and [Global] make rules, and the functions that begin with By
 // make keys. A rule counts by an exact sliding window unless it names another algorithm,
 // such as TokenBucket{Burst: 5}. [Rules], [Named] and [EachRoute] say which requests share
-// the quotas. Package rules describes every field, and [Parse] reads rules from text.
+// the quotas. Package rules describes every field and has what some of them take, such as
+// [rules.OnStatus]. [Parse] reads rules from text.
 //
 // # Routes
 //

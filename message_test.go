@@ -48,8 +48,8 @@ func TestMessage(t *testing.T) {
 // TestFunctionsInText names functions of the program in text, tags and MarshalText.
 func TestFunctionsInText(t *testing.T) {
 	tenant := By("tenant", func(r *http.Request) string { return r.Header.Get("X-Tenant") })
-	rows := CostBy("rows", func(*http.Request) int64 { return 2 })
-	failed := SettleBy("failed-logins", func(*http.Request, int) int64 { return 1 })
+	rows := rules.CostBy("rows", func(*http.Request) int64 { return 2 })
+	failed := rules.SettleBy("failed-logins", func(*http.Request, int) int64 { return 1 })
 	f := rules.Functions{Keys: []KeyResolver{tenant}, Costs: []rules.Cost{rows}, Settlements: []rules.Settlement{failed}}
 	const text = "4/1m per tenant or ip cost rows settle failed-logins"
 	l := New(nil, &Options{Functions: f})

@@ -172,9 +172,9 @@ func TestSettleFails(t *testing.T) {
 func TestSettleIsDeclared(t *testing.T) {
 	limiter := New(nil, nil)
 	for _, statuses := range [][]int{nil, {41}, {401, 1000}, {100}} {
-		assert.Panics(t, func() { OnStatus(statuses...) }, statuses)
+		assert.Panics(t, func() { rules.OnStatus(statuses...) }, statuses)
 	}
-	settle := OnStatus(http.StatusUnauthorized)
+	settle := rules.OnStatus(http.StatusUnauthorized)
 	rule := Rule{Name: "login", Key: ByIP, Limit: 5, Window: time.Minute, Settle: settle}
 	_, err := mustPolicy(limiter, Named("login", rule)).Take(t.Context(), Request{Keys: map[string]string{"ip": "192.0.2.1"}})
 	assert.ErrorContains(t, err, "limit.Request.Settle")
@@ -194,7 +194,7 @@ func TestSettleIsDeclared(t *testing.T) {
 func TestOnStatusKeepsTheCost(t *testing.T) {
 	limiter := New(nil, nil)
 	rules := Named("login", Rule{Key: Everyone, Limit: 20, Window: time.Hour,
-		Cost: CostBy("units", func(*http.Request) int64 { return 7 }), Settle: OnStatus(http.StatusUnauthorized)})
+		Cost: rules.CostBy("units", func(*http.Request) int64 { return 7 }), Settle: rules.OnStatus(http.StatusUnauthorized)})
 	answer := http.StatusUnauthorized
 	h := mustPolicy(limiter, rules).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(answer) }))
 	for _, step := range []struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/rules"
 )
 
 func TestInvalidWatchers(t *testing.T) {
@@ -21,12 +22,12 @@ func TestInvalidWatchers(t *testing.T) {
 		change func(*Rule)
 		want   string
 	}{
-		{func(r *Rule) { r.Shadow = &Shadow{Enforced: 100} }, "enforced 100: write the percentage of keys, 1 to 99"},
-		{func(r *Rule) { r.Shadow = &Shadow{Enforced: -1} }, "enforced -1: write the percentage of keys, 1 to 99"},
-		{func(r *Rule) { r.Shadow, r.OnRefusal.Mark = new(Shadow), true }, "shadow and mark: write one of them"},
-		{func(r *Rule) { r.Shadow = &Shadow{Replaces: "nothing"} }, `replaces "nothing": write the name of a rule of the same set`},
-		{func(r *Rule) { r.Shadow = &Shadow{Replaces: "watcher"} }, `replaces "watcher": write the name of a rule of the same set that is not a shadow`},
-		{func(r *Rule) { r.Shadow, r.Algorithm = new(Shadow), Concurrency{} }, "concurrency cannot watch"},
+		{func(r *Rule) { r.Shadow = &rules.Shadow{Enforced: 100} }, "enforced 100: write the percentage of keys, 1 to 99"},
+		{func(r *Rule) { r.Shadow = &rules.Shadow{Enforced: -1} }, "enforced -1: write the percentage of keys, 1 to 99"},
+		{func(r *Rule) { r.Shadow, r.OnRefusal.Mark = new(rules.Shadow), true }, "shadow and mark: write one of them"},
+		{func(r *Rule) { r.Shadow = &rules.Shadow{Replaces: "nothing"} }, `replaces "nothing": write the name of a rule of the same set`},
+		{func(r *Rule) { r.Shadow = &rules.Shadow{Replaces: "watcher"} }, `replaces "watcher": write the name of a rule of the same set that is not a shadow`},
+		{func(r *Rule) { r.Shadow, r.Algorithm = new(rules.Shadow), Concurrency{} }, "concurrency cannot watch"},
 		{func(r *Rule) { r.OnRefusal.Mark, r.Algorithm = true, Concurrency{} }, "concurrency cannot watch"},
 	} {
 		watcher := Rule{Name: "watcher", Key: ByIP, Limit: 1, Window: time.Minute}
@@ -56,7 +57,7 @@ func TestMarkIsInherited(t *testing.T) {
 // a higher percentage adds keys.
 func TestEnforcedKeys(t *testing.T) {
 	enforced := func(percent int) (keys []string) {
-		rule := Rule{Name: "new", Key: ByUser, Limit: 1, Window: time.Hour, Shadow: &Shadow{Enforced: percent}}
+		rule := Rule{Name: "new", Key: ByUser, Limit: 1, Window: time.Hour, Shadow: &rules.Shadow{Enforced: percent}}
 		p, err := New(nil, &Options{MaxKeys: 10_000}).Policy(Named("p", rule))
 		require.NoError(t, err)
 		for i := range 1000 {
@@ -225,7 +226,7 @@ func TestWatchersCountARequestOnce(t *testing.T) {
 // TestWatchersAreSettledOnce settles requests that ask the store several times: what the
 // watching rules took is corrected to the true cost, once.
 func TestWatchersAreSettledOnce(t *testing.T) {
-	rules := MustParse("a: 10/1s global refuse wait 20s; s: 100/1h global shadow; m: 100/1h global refuse mark").Rules()
+	list := MustParse("a: 10/1s global refuse wait 20s; s: 100/1h global shadow; m: 100/1h global refuse mark").Rules()
 	left := func(p *Policy) (n []int64) {
 		d, err := p.Peek(t.Context(), Request{})
 		require.NoError(t, err)
@@ -236,7 +237,7 @@ func TestWatchersAreSettledOnce(t *testing.T) {
 	}
 	for n, want := range map[int64]int64{2: 95, 20: 77} {
 		synctest.Test(t, func(t *testing.T) {
-			p := mustPolicy(New(nil, nil), Named("p", rules...))
+			p := mustPolicy(New(nil, nil), Named("p", list...))
 			for range 2 {
 				d, err := p.Wait(t.Context(), Request{Cost: 8, Settle: true})
 				require.NoError(t, err)
@@ -255,12 +256,12 @@ func TestWatchersAreSettledOnce(t *testing.T) {
 			assert.ErrorIs(t, d.Settle(t.Context(), n), ErrSettled)
 		})
 	}
-	for i := range rules {
-		rules[i].Cost = CostBy("units", func(*http.Request) int64 { return 8 })
-		rules[i].Settle = SettleBy("units", func(*http.Request, int) int64 { return 3 })
+	for i := range list {
+		list[i].Cost = rules.CostBy("units", func(*http.Request) int64 { return 8 })
+		list[i].Settle = rules.SettleBy("units", func(*http.Request, int) int64 { return 3 })
 	}
 	synctest.Test(t, func(t *testing.T) {
-		p := mustPolicy(New(nil, nil), Named("p", rules...))
+		p := mustPolicy(New(nil, nil), Named("p", list...))
 		h := p.Middleware(nothing)
 		for i := range 2 {
 			w, took := patient(t.Context(), h, "")

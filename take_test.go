@@ -58,7 +58,7 @@ func TestCost(t *testing.T) {
 	limiter := New(nil, &Options{Observe: func(_ *http.Request, _ Decision, err error) { fail = err }})
 	ran := 0
 	h := limiter.Limit(Rules(
-		Rule{Name: "units", Key: Everyone, Limit: 100, Window: time.Hour, Cost: CostBy("units", func(*http.Request) int64 { return cost })},
+		Rule{Name: "units", Key: Everyone, Limit: 100, Window: time.Hour, Cost: rules.CostBy("units", func(*http.Request) int64 { return cost })},
 		Global(time.Hour, 10),
 	))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { ran++ }))
 
@@ -101,7 +101,7 @@ func TestCostPanics(t *testing.T) {
 	panics := true
 	h := New(nil, nil).Limit(Rules(
 		Global(time.Hour, 1),
-		Rule{Name: "b", Key: Everyone, Limit: 1, Window: time.Hour, Cost: CostBy("units", func(*http.Request) int64 {
+		Rule{Name: "b", Key: Everyone, Limit: 1, Window: time.Hour, Cost: rules.CostBy("units", func(*http.Request) int64 {
 			if panics {
 				panic(http.ErrAbortHandler)
 			}
@@ -253,4 +253,4 @@ func TestPeekTakesNothing(t *testing.T) {
 	assert.Zero(t, store.units)
 }
 
-var otherCost = CostBy("units", func(*http.Request) int64 { return 2 })
+var otherCost = rules.CostBy("units", func(*http.Request) int64 { return 2 })

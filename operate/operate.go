@@ -112,7 +112,7 @@ func Observe(l *limit.Limiter, observe func(*http.Request, limit.Decision, error
 // Old.
 type Comparison struct{ Old, New limit.RuleDecision }
 
-// Comparisons returns one Comparison for each Replaces of a [limit.Shadow] that was not
+// Comparisons returns one Comparison for each Replaces of a rules.Shadow that was not
 // enforced for the request. Packages promlimit and otellimit count them.
 func Comparisons(d limit.Decision) (list []Comparison) {
 	for _, pair := range compared(d) {

@@ -19,6 +19,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
 	"github.com/routelimit/limit/throttle"
@@ -207,7 +208,7 @@ var badRequests = []badInput{
 	}},
 	{63, "a writer that is asked for more than writing", func(r *row) {
 		settled := limit.PerIP(time.Hour, 1000)
-		settled.Settle = limit.OnStatus(http.StatusUnauthorized)
+		settled.Settle = rules.OnStatus(http.StatusUnauthorized)
 		plenty := limit.Rules(limit.PerIP(time.Hour, 1000))
 		bytes := limit.Rules(throttle.Bandwidth(limit.Everyone, time.Second, 100_000_000))
 		for name, serve := range frameworks {

@@ -61,7 +61,7 @@ func byIP(rule limit.Rule) limit.RuleSet {
 }
 
 // costly has 5 units. A request takes as many as its header says.
-var costly = limit.Rule{Name: "costly", Key: limit.ByIP, Limit: 5, Window: time.Hour, Cost: limit.CostBy("units", func(r *http.Request) int64 {
+var costly = limit.Rule{Name: "costly", Key: limit.ByIP, Limit: 5, Window: time.Hour, Cost: rules.CostBy("units", func(r *http.Request) int64 {
 	n, err := strconv.ParseInt(r.Header.Get("Cost"), 10, 64)
 	if err != nil {
 		return 1
@@ -294,7 +294,7 @@ var badRules = []badInput{
 			}
 			return "k"
 		}
-		cost := limit.CostBy("units", func(q *http.Request) int64 {
+		cost := rules.CostBy("units", func(q *http.Request) int64 {
 			if q.Header.Get("Bad") == "cost" {
 				panic("the program's own")
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
 	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/rules"
 )
 
 // statuses serves h, sends it GET requests, and returns their statuses.
@@ -115,7 +116,7 @@ func TestAnswersWithoutStatus(t *testing.T) {
 		return func(w http.ResponseWriter) { _, _ = io.WriteString(w, text) }
 	}
 	rule := limit.Global(time.Minute, 1)
-	rule.Cost = limit.CostBy("units", func(r *http.Request) int64 {
+	rule.Cost = rules.CostBy("units", func(r *http.Request) int64 {
 		if r.Header.Get("Fail") != "" {
 			return -1
 		}

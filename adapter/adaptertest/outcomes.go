@@ -12,6 +12,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/rules"
 )
 
 // once returns a rule that admits one request, and what the others meet.
@@ -136,7 +137,7 @@ func (s suite) degradesTheHandler(t *testing.T) {
 	var settled atomic.Int32
 	degrade := limit.Refusal{Degrade: true}
 	costly := once("costly", degrade)
-	costly.Settle = limit.SettleBy("units", func(*http.Request, int) int64 { settled.Add(1); return 1 })
+	costly.Settle = rules.SettleBy("units", func(*http.Request, int) int64 { settled.Add(1); return 1 })
 	slots := limit.Concurrent(limit.Everyone, 5)
 	slots.Name, slots.OnRefusal = "slots", degrade
 	outer := limit.Named("outer", costly, slots)
@@ -166,7 +167,7 @@ func (s suite) watches(t *testing.T) {
 	limiter, outcomes := observed(t)
 	router := s.framework(limiter)
 	router.Use(limit.Named("outer", once("outer", limit.Refusal{Mark: true}),
-		limit.Rule{Name: "shadow", Key: limit.Everyone, Limit: 1, Window: time.Hour, Shadow: &limit.Shadow{}}))
+		limit.Rule{Name: "shadow", Key: limit.Everyone, Limit: 1, Window: time.Hour, Shadow: &rules.Shadow{}}))
 	var marked [][]string
 	router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		marked = append(marked, routetest.Marked(limit.DecisionFrom(r.Context())))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/rules"
 )
 
 func noContent(c echoContext) error { return c.NoContent(http.StatusNoContent) }
@@ -163,7 +164,7 @@ func TestHooks(t *testing.T) {
 			_, err = v.writer(c).Write([]byte("no limiter"))
 			return err
 		}})(limit.Rules(limit.Rule{Key: limit.Everyone, Limit: 1, Window: time.Minute,
-			Cost: limit.CostBy("units", func(*http.Request) int64 { return -1 })})))
+			Cost: rules.CostBy("units", func(*http.Request) int64 { return -1 })})))
 		w := routetest.Do(e, "GET", "/")
 		assert.Equal(t, http.StatusServiceUnavailable, w.Code)
 		assert.Equal(t, "no limiter", w.Body.String())

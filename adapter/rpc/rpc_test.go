@@ -26,6 +26,7 @@ import (
 	"github.com/routelimit/limit/adapter/rpc/grpclimit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/rules"
 )
 
 // quiet returns a limiter that logs nothing.
@@ -96,7 +97,7 @@ func TestErrorsOfHandlers(t *testing.T) {
 func TestNever(t *testing.T) {
 	each(t, func(t *testing.T, f framework) {
 		c := f.start(t, nil, limit.Named("api", limit.Rule{Name: "units", Key: limit.Everyone, Limit: 5, Window: time.Hour,
-			Cost: limit.CostBy("units", func(*http.Request) int64 { return 6 })}))
+			Cost: rules.CostBy("units", func(*http.Request) int64 { return 6 })}))
 		a := c.call()
 		assert.EqualValues(t, -1, a.refused("units"))
 		assert.Empty(t, a.header.Get("Retry-After"))
@@ -261,7 +262,7 @@ func TestStoreFails(t *testing.T) {
 // TestHooks replaces the errors, and leaves the header as it is.
 func TestHooks(t *testing.T) {
 	rule := limit.PerIP(time.Minute, 1)
-	rule.Cost = limit.CostBy("units", func(r *http.Request) int64 {
+	rule.Cost = rules.CostBy("units", func(r *http.Request) int64 {
 		if r.Header.Get("Broken") != "" {
 			return -1
 		}
@@ -302,7 +303,7 @@ func TestHooks(t *testing.T) {
 // TestSettle settles what a call costs by the status of its code.
 func TestSettle(t *testing.T) {
 	rules := limit.Named("login", limit.Rule{Name: "failed", Key: limit.Everyone, Limit: 2, Window: time.Hour,
-		Settle: limit.OnStatus(http.StatusUnauthorized)})
+		Settle: rules.OnStatus(http.StatusUnauthorized)})
 	each(t, func(t *testing.T, f framework) {
 		var err error
 		c := f.serve(t, service{rules: []limit.RuleSet{rules},

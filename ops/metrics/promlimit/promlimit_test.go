@@ -20,6 +20,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/ops/metrics/promlimit"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -51,7 +52,7 @@ func TestObserve(t *testing.T) {
 				return 0
 			}})
 		settled := limit.Global(time.Hour, 1000)
-		settled.Settle = limit.SettleBy("units", func(r *http.Request, _ int) int64 {
+		settled.Settle = rules.SettleBy("units", func(r *http.Request, _ int) int64 {
 			if r.Header.Get("Settle") != "" {
 				return -1
 			}
