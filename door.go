@@ -41,6 +41,7 @@ func init() {
 	door.Observe = (*Limiter).observe
 	door.Compared = Decision.compared
 	door.Change = (*Limiter).change
+	door.Check = (*Limiter).problems
 	door.Validate = func(l *Limiter, rules RuleSet) error {
 		return errors.Join(l.validate(rules), l.check(rules, door.Place{}))
 	}

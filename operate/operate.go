@@ -1,6 +1,6 @@
-// Package operate is what the tools of operators ask of a limiter: which policies it has,
-// the state of one key, a function that sees all decisions, and new rules while the
-// program runs. The packages in ops are built on it. All functions are safe for concurrent
+// Package operate is what operators and their tools ask of a limiter: whether its store
+// works, which policies it has, the state of one key, a function that sees all decisions,
+// and new rules while the program runs. The packages in ops are built on it. All functions are safe for concurrent
 // use.
 package operate
 
@@ -27,8 +27,19 @@ var (
 	observing = door.Observe.(func(*limit.Limiter, func(*http.Request, limit.Decision, error)) func())
 	compared  = door.Compared.(func(limit.Decision) [][2]limit.RuleDecision)
 	change    = door.Change.(func(*limit.Limiter, ...limit.RuleSet) error)
+	check     = door.Check.(func(*limit.Limiter, context.Context) error)
 	validate  = door.Validate.(func(*limit.Limiter, limit.RuleSet) error)
 )
+
+// Check returns what is wrong before the first request: a store that cannot be reached or
+// written, evicts keys, or withholds information, and quotas in memory although there are
+// several Instances of [limit.Options]. Call it before the program serves. It changes no
+// quota, and waits for the store until ctx ends, at most 5 s.
+//
+// The error joins one [*core.Diagnosis], with a code that docs/diagnostics.md explains, for
+// each problem that Silence of [limit.Options] does not name. Without a call of Check, the
+// same problems are logged when they happen or after the first decision.
+func Check(ctx context.Context, l *limit.Limiter) error { return check(l, ctx) }
 
 // Policies returns the policies that decide now, by the name in [limit.Decision].Policy,
 // with their rules: those that are [limit.Named], and each route that has had a
