@@ -95,7 +95,7 @@ type (
 	// the Window passes, and so does a request without one. A Distinct has no member
 	// in the headers of a quota.
 	Distinct struct {
-		// Values says which values of a request count, such as ByQuery("user"). A
+		// Values says which values of a request count, such as limit.ByHeader("X-Account"). A
 		// request with the value "" is not counted. The store keeps the first 64 bits
 		// of the SHA-256 of each value.
 		Values KeyResolver

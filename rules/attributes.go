@@ -107,7 +107,7 @@ func distinctWord() attribute {
 			switch values := r.Values(); {
 			case !r.shows():
 			case values.kind == 0 || values.kind == grammar.Global:
-				p.addf("no values: write what is counted, such as Values: limit.ByQuery(\"user\")")
+				p.addf("no values: write what is counted, such as Values: limit.ByHeader(\"X-Account\")")
 			default:
 				p.add(values.problems(0)...)
 			}
