@@ -118,7 +118,7 @@ func TestChangeWhileServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(nil, nil)
 		inHandler := make(chan struct{})
-		slots := Concurrent(ByIP, 1)
+		slots := Rule{Key: ByIP, Limit: 1, Algorithm: Concurrency{}}
 		slots.OnRefusal.Wait = time.Minute
 		p, err := l.Policy(Named("export", slots).Overridable())
 		require.NoError(t, err)

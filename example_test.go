@@ -457,7 +457,7 @@ func ExampleDecision_Wait() {
 // A lease is held from the decision until Release, and renewed meanwhile.
 // Handlers release by themselves; a job calls Release.
 func ExampleDecision_Release() {
-	policy, err := limit.New(nil, nil).Policy(limit.Named("exports", limit.Concurrent(limit.ByUser, 2), limit.PerUser(time.Hour, 100)))
+	policy, err := limit.New(nil, nil).Policy(limit.Named("exports", limit.Rule{Key: limit.ByUser, Limit: 2, Algorithm: limit.Concurrency{}}, limit.PerUser(time.Hour, 100)))
 	if err != nil {
 		panic(err)
 	}

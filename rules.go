@@ -71,13 +71,6 @@ func Per(key KeyResolver, window time.Duration, limit int64) Rule {
 // Global returns a rule that all requests of the policy share.
 func Global(window time.Duration, limit int64) Rule { return Per(Everyone, window, limit) }
 
-// Concurrent returns a rule that admits n requests at the same time of all that
-// share a key. The lease of a process that dies ends after 30 seconds. To choose
-// another time, write a [Rule] with the Algorithm [Concurrency].
-func Concurrent(key KeyResolver, n int64) Rule {
-	return Rule{Key: key, Limit: n, Window: 30 * time.Second, Algorithm: Concurrency{}}
-}
-
 // Rules returns rules for one route ("POST /update"), which names their quotas. On
 // several routes each would count alone, which admits more than the rules say for
 // all of them: this is an error where the routes are known at declaration, and a

@@ -128,7 +128,7 @@ func TestSettleLate(t *testing.T) {
 
 // TestSettleLeases holds that leases are not settled, and need a Release.
 func TestSettleLeases(t *testing.T) {
-	limiter, rules := New(nil, nil), Named("p", Concurrent(Everyone, 1), Global(time.Hour, 10))
+	limiter, rules := New(nil, nil), Named("p", Rule{Key: Everyone, Limit: 1, Algorithm: Concurrency{}}, Global(time.Hour, 10))
 	d, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Cost: 1, Settle: true})
 	require.NoError(t, err)
 	require.NoError(t, d.Settle(t.Context(), 0))

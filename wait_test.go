@@ -28,7 +28,7 @@ func TestWaitIsWoken(t *testing.T) {
 		"reset": {Named("p", PerUser(time.Hour, 5)), func(t *testing.T, p *Policy, _ Decision) {
 			require.NoError(t, p.Reset(t.Context(), map[string]string{"user": "alice"}))
 		}},
-		"release": {Named("p", Concurrent(ByUser, 5)), func(_ *testing.T, _ *Policy, d Decision) { d.Release() }},
+		"release": {Named("p", Rule{Key: ByUser, Limit: 5, Algorithm: Concurrency{}}), func(_ *testing.T, _ *Policy, d Decision) { d.Release() }},
 	} {
 		for _, store := range []core.Store{nil, &calls{Store: memstore.New(nil)}} { // decorated by a memory of refusals
 			synctest.Test(t, func(t *testing.T) {

@@ -27,7 +27,7 @@ func shop(limiter *limit.Limiter, upload http.HandlerFunc) http.Handler {
 			fmt.Fprintln(w, "catalog")
 		})))
 
-	uploads := limit.Concurrent(limit.Everyone, 2)
+	uploads := limit.Rule{Key: limit.Everyone, Limit: 2, Algorithm: limit.Concurrency{}}
 	uploads.OnRefusal = limit.Refusal{Wait: 10 * time.Second, Waiters: 50, Status: http.StatusServiceUnavailable}
 	mux.Handle("POST /upload", limiter.Limit(limit.Rules(uploads))(upload))
 	return mux

@@ -147,7 +147,7 @@ var badRequests = []badInput{
 		})
 	}},
 	{61, "a body that is announced and never sent", func(r *row) {
-		one := limit.Named("one", limit.Concurrent(limit.Everyone, 1))
+		one := limit.Named("one", limit.Rule{Key: limit.Everyone, Limit: 1, Algorithm: limit.Concurrency{}})
 		slow := limit.Rules(throttle.Bandwidth(limit.Everyone, time.Second, 1_000_000))
 		for name, serve := range throttled {
 			var ran atomic.Int64
@@ -174,7 +174,7 @@ var badRequests = []badInput{
 		}
 	}},
 	{62, "bodies of unknown and of wrong length", func(r *row) {
-		one := limit.Named("one", limit.Concurrent(limit.Everyone, 10))
+		one := limit.Named("one", limit.Rule{Key: limit.Everyone, Limit: 10, Algorithm: limit.Concurrency{}})
 		slow := limit.Rules(throttle.Bandwidth(limit.Everyone, time.Second, 1_000_000)) // permits of 100 kB
 		const size = 300_000
 		body := strings.Repeat("x", size)

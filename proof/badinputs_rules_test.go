@@ -300,7 +300,7 @@ var badRules = []badInput{
 			}
 			return 1
 		})
-		r.runs(2, behind(limit.Concurrent(limit.Everyone, 1), limit.Rule{Name: "all", Key: limit.Everyone, Limit: 2, Window: time.Hour, Cost: cost},
+		r.runs(2, behind(limit.Rule{Key: limit.Everyone, Limit: 1, Algorithm: limit.Concurrency{}}, limit.Rule{Name: "all", Key: limit.Everyone, Limit: 2, Window: time.Hour, Cost: cost},
 			limit.Per(limit.By("tenant", panics), time.Hour, 2)), func(h http.Handler) {
 			for _, bad := range []string{"key", "cost", "key", "cost"} {
 				assert.PanicsWithValue(r, "the program's own", func() { do(h, "192.0.2.1:1", "/login", "Bad", bad) })

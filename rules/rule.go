@@ -44,7 +44,7 @@ type Rule struct {
 
 	// Window is a whole number of microseconds from 1 ms to 366 days. Leave it out
 	// with a [core.Calendar]. For Concurrency it is how long a lease lives that is not
-	// renewed, from 1 s.
+	// renewed: from 1 s, and 0 means 30 s.
 	Window time.Duration
 
 	// Algorithm is how units are counted, with the options that it takes, such as

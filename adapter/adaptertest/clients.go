@@ -152,7 +152,7 @@ func (s suite) screenedGroup(t *testing.T, handler http.Handler) (client, *[]lim
 			assert.NoError(t, err)
 			seen = append(seen, d)
 		}}))
-	group := router.Group("/api", limit.Named("group", limit.Concurrent(limit.Everyone, 1)))
+	group := router.Group("/api", limit.Named("group", limit.Rule{Key: limit.Everyone, Limit: 1, Algorithm: limit.Concurrency{}}))
 	group.Handle("GET", "/item", handler, limit.Named("item", limit.PerIP(time.Minute, 1)))
 	return serve(t, router), &seen
 }

@@ -138,7 +138,7 @@ func (s suite) degradesTheHandler(t *testing.T) {
 	degrade := limit.Refusal{Degrade: true}
 	costly := once("costly", degrade)
 	costly.Settle = rules.SettleBy("units", func(*http.Request, int) int64 { settled.Add(1); return 1 })
-	slots := limit.Concurrent(limit.Everyone, 5)
+	slots := limit.Rule{Key: limit.Everyone, Limit: 5, Algorithm: limit.Concurrency{}}
 	slots.Name, slots.OnRefusal = "slots", degrade
 	outer := limit.Named("outer", costly, slots)
 	router.Use(outer)

@@ -186,7 +186,7 @@ func (s suite) settlesReset(t *testing.T) {
 func (s suite) settlesAndReleases(t *testing.T) {
 	limiter := limit.New(nil, nil)
 	router := s.framework(limiter)
-	slots := limit.Concurrent(limit.Everyone, 1)
+	slots := limit.Rule{Key: limit.Everyone, Limit: 1, Algorithm: limit.Concurrency{}}
 	slots.Name = "slots"
 	inner := limit.Named("inner", slots, limit.Rule{Name: "failed", Key: limit.Everyone, Limit: 5, Window: time.Hour,
 		Settle: rules.OnStatus(http.StatusUnauthorized)})

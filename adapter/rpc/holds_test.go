@@ -52,7 +52,7 @@ func TestBusy(t *testing.T) {
 	})
 }
 
-var slots = limit.Named("slots", limit.Concurrent(limit.Everyone, 1))
+var slots = limit.Named("slots", limit.Rule{Key: limit.Everyone, Limit: 1, Algorithm: limit.Concurrency{}})
 
 // left returns how many slots are free.
 func left(t *testing.T, l *limit.Limiter) int64 {

@@ -60,7 +60,7 @@ func TestObserve(t *testing.T) {
 		})
 		mux := http.NewServeMux()
 		mux.Handle("GET /items/{id}", limiter.Limit(limit.Rules(limit.PerIP(time.Hour, 5), settled))(nothing))
-		mux.Handle("GET /report", limiter.Limit(limit.Named("reports", limit.Concurrent(limit.Everyone, 1)))(nothing))
+		mux.Handle("GET /report", limiter.Limit(limit.Named("reports", limit.Rule{Key: limit.Everyone, Limit: 1, Algorithm: limit.Concurrency{}}))(nothing))
 		return mux
 	}
 	one, another := server(), server() // with one registry
