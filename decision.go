@@ -44,10 +44,10 @@ type Decision struct {
 
 	of     engine.Decision
 	policy *version
-	terms  *terms
+	terms  *terms        // of the caller
 	jitter time.Duration // to add to Retry-After
 	outer  *layer        // of a decision that DecisionFrom returns
-	loss   *loss         // likewise
+	loss   *loss         // of the leases of all sets so far, or nil
 }
 
 // Never is the RetryAfter of a request that costs more than a rule can ever hold, or

@@ -64,7 +64,9 @@ func (p *Policy) decide(r *http.Request, from door.Framework, cost int64) (d Dec
 		p.limiter.failed(undecidedRequest, r, Decision{}, err)
 		return Decision{}, err
 	}
-	if d = l.decision; d.of.Holds() {
+	d = l.decision
+	d.loss = nil // Lost is about its own leases alone
+	if d.of.Holds() {
 		l.shared = true
 		d.of.OnLoss(nil, l.reportLoss)
 	}

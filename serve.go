@@ -179,12 +179,11 @@ func (l *layer) behind() *http.Request {
 		l.arrived = time.Now().Add(-d.Waited)
 	}
 	if d.of.Holds() {
-		if l.loss == nil {
-			l.loss = &loss{lost: make(chan struct{})}
+		if d.loss == nil {
+			d.loss = &loss{lost: make(chan struct{})}
 		}
-		d.of.OnLoss(l.loss.close, l.reportLoss)
+		d.of.OnLoss(d.loss.close, l.reportLoss)
 	}
-	d.loss = l.loss
 	return l.request.WithContext(l)
 }
 
