@@ -157,6 +157,38 @@ func TestStrictestOutcome(t *testing.T) {
 	}
 }
 
+// TestOutcomeOfAllSets has a handler ask for the outcome behind two sets. What observes a
+// decision sees its own set alone.
+func TestOutcomeOfAllSets(t *testing.T) {
+	for _, row := range []struct{ outer, inner, want string }{
+		{"2/1h global", "2/1h global", "admitted"},
+		{"1/1h global refuse mark", "2/1h global", "marked"},
+		{"2/1h global", "1/1h global refuse mark", "marked"},
+		{"1/1h global refuse degrade", "2/1h global", "degraded"},
+		{"2/1h global", "1/1h global refuse degrade", "degraded"},
+		{"1/1h global refuse degrade", "1/1h global refuse mark", "degraded"},
+		{"1/1h global refuse mark", "1/1h global refuse degrade", "degraded"},
+		{"1/1h global shadow", "2/1h global", "admitted"},
+	} {
+		var handled string
+		var observed []string
+		l := New(nil, &Options{Observe: func(_ *http.Request, d Decision, _ error) { observed = append(observed, d.Outcome()) }})
+		h := http.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { handled = DecisionFrom(r.Context()).Outcome() }))
+		h = mustPolicy(l, Named("inner", MustParse(row.inner).Rules()...)).Middleware(h)
+		h = mustPolicy(l, Named("outer", MustParse(row.outer).Rules()...)).Middleware(h)
+		for range 2 {
+			observed = nil
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+		}
+		assert.Equal(t, row.want, handled, "%+v", row)
+		alone := func(text string) string {
+			_, refusal, _ := strings.Cut(text, " refuse ")
+			return map[string]string{"": "admitted", "mark": "marked", "degrade": "degraded"}[refusal]
+		}
+		assert.Equal(t, []string{alone(row.outer), alone(row.inner)}, observed, "%+v", row)
+	}
+}
+
 // TestOutcomesAreForRequests checks that Take refuses, whatever the rules say.
 func TestOutcomesAreForRequests(t *testing.T) {
 	p, err := New(nil, nil).Policy(Named("jobs", Global(time.Hour, 1)).OnRefusal(Refusal{Redirect: "/busy", Wait: time.Hour}))

@@ -68,6 +68,7 @@ func TestEnforcedKeys(t *testing.T) {
 				require.NoError(t, err)
 				r := slices.Collect(d.Rules())[0]
 				assert.Equal(t, d.Allowed, r.Shadow || r.Allowed)
+				assert.Equal(t, d.Allowed, !r.Refused)
 				if !d.Allowed {
 					refused++
 					assert.Equal(t, []string{"new"}, d.refusing())
@@ -169,6 +170,7 @@ func TestMarks(t *testing.T) {
 		assert.Equal(t, []string{"a", "h"}, marked(last[0]))
 		assert.Equal(t, []string{"s"}, shadowed(last[0]))
 		assert.True(t, slices.Collect(last[0].Rules())[0].Marked)
+		assert.False(t, slices.Collect(last[0].Rules())[0].Refused)
 		assert.False(t, slices.Collect(last[0].Rules())[2].Marked)
 		assert.True(t, slices.Collect(last[0].Rules())[2].Shadow)
 
