@@ -27,14 +27,12 @@ type layer struct {
 	decision        Decision
 
 	outer *layer // the set around this one, or nil
-	loss  *loss  // of the leases of all sets so far, or nil
 
 	version   *version
 	route     *route
 	request   *http.Request
 	framework door.Framework
 	given     Request            // what a handler says of the request: see Policy.Serve
-	terms     *terms             // of the caller
 	known     [door.Parts]string // of the caller
 	shared    bool               // whether something else knows of it, which may live longer
 	userless  bool               // whether a rule by user met no user, and no request had one so far
@@ -76,7 +74,7 @@ func (p *version) enter(r *http.Request, from door.Framework) *layer {
 	l := layers.Get().(*layer)
 	*l = layer{Context: ctx, version: p, request: r, framework: from, outer: layerOf(ctx), route: p.route(from)}
 	if l.outer != nil {
-		l.loss, l.arrived = l.outer.loss, l.outer.arrived
+		l.decision.loss, l.arrived = l.outer.decision.loss, l.outer.arrived
 	}
 	return l
 }
@@ -92,21 +90,21 @@ func (l *layer) decide(served bool) error {
 	}
 	run := l.route.plan.Load().Begin() // not ended after a panic of the program's functions
 	defer run.End()
-	l.terms = p.usual
+	d.terms = p.usual
 	for _, step := range p.resolve {
 		if err := step(l, run); err != nil {
 			return err
 		}
 	}
 	if run.Caller.Exempt == p.all {
-		d.Allowed, d.Mode, d.At, d.route = true, core.ModeExempt, time.Now(), l.route
+		d.Policy, d.Allowed, d.Mode, d.At = l.route.name, true, core.ModeExempt, time.Now()
 		return nil
 	}
 	ctx := l.request.Context()
 	if err := run.Serve(ctx, p.limiter.detached(ctx), l.patience(served), &d.of); err != nil {
 		return err
 	}
-	d.describe(p, l.route, l.terms)
+	d.describe(p, l.route.name, d.terms)
 	return nil
 }
 

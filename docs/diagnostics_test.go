@@ -16,6 +16,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/stores/redisstore"
 )
 
@@ -54,7 +55,7 @@ func ready(client *redis.Client, logger *slog.Logger) error {
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	problems := limiter.Check(ctx)
+	problems := operate.Check(ctx, limiter)
 	var problem *core.Diagnosis
 	if errors.As(problems, &problem) { // the first
 		logger.Warn("rate limits", "code", problem.Code, "problems", problems)

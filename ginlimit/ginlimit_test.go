@@ -115,7 +115,7 @@ func TestErrors(t *testing.T) {
 		var refused *limit.RefusedError
 		require.Len(t, seen, 1)
 		require.ErrorAs(t, seen[0], &refused)
-		assert.Equal(t, []string{"per-ip-1m"}, refused.Decision.Refusing())
+		assert.Equal(t, []string{"per-ip-1m"}, routetest.Refused(refused.Decision))
 		assert.True(t, aborted)
 		if hook != nil {
 			assert.Equal(t, http.StatusTeapot, w.Code)

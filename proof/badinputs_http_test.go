@@ -19,6 +19,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
 	"github.com/routelimit/limit/throttle"
@@ -146,7 +147,7 @@ var badRequests = []badInput{
 		})
 	}},
 	{61, "a body that is announced and never sent", func(r *row) {
-		one := limit.Named("one", limit.Concurrent(limit.Everyone, 1))
+		one := limit.Named("one", limit.Rule{Key: limit.Everyone, Limit: 1, Algorithm: limit.Concurrency{}})
 		slow := limit.Rules(throttle.Bandwidth(limit.Everyone, time.Second, 1_000_000))
 		for name, serve := range throttled {
 			var ran atomic.Int64
@@ -173,7 +174,7 @@ var badRequests = []badInput{
 		}
 	}},
 	{62, "bodies of unknown and of wrong length", func(r *row) {
-		one := limit.Named("one", limit.Concurrent(limit.Everyone, 10))
+		one := limit.Named("one", limit.Rule{Key: limit.Everyone, Limit: 10, Algorithm: limit.Concurrency{}})
 		slow := limit.Rules(throttle.Bandwidth(limit.Everyone, time.Second, 1_000_000)) // permits of 100 kB
 		const size = 300_000
 		body := strings.Repeat("x", size)
@@ -207,7 +208,7 @@ var badRequests = []badInput{
 	}},
 	{63, "a writer that is asked for more than writing", func(r *row) {
 		settled := limit.PerIP(time.Hour, 1000)
-		settled.Settle = limit.OnStatus(http.StatusUnauthorized)
+		settled.Settle = rules.OnStatus(http.StatusUnauthorized)
 		plenty := limit.Rules(limit.PerIP(time.Hour, 1000))
 		bytes := limit.Rules(throttle.Bandwidth(limit.Everyone, time.Second, 100_000_000))
 		for name, serve := range frameworks {

@@ -18,6 +18,7 @@ import (
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/redisstore"
 )
 
@@ -112,7 +113,7 @@ var badKeys = []badInput{
 		client := redistest.Client(r)
 		// Refusals of more than one unit are not remembered, so that Redis decides all.
 		pair := limit.Per(apiKey, time.Hour, 2)
-		pair.Cost = limit.CostBy("units", func(*http.Request) int64 { return 2 })
+		pair.Cost = rules.CostBy("units", func(*http.Request) int64 { return 2 })
 		modes := r.onRedis(client, &patient, len(values), func(h http.Handler) {
 			for _, v := range values {
 				r.send(h, 2, http.StatusTooManyRequests, "X-Api-Key", v)
@@ -272,7 +273,7 @@ var badKeys = []badInput{
 		for _, choice := range []core.OnError{limit.Local, limit.Refuse} {
 			// Refusals of more than one unit are not remembered, so that Redis is asked.
 			rule := limit.PerIP(time.Hour, 10)
-			rule.Cost, rule.OnStoreError = limit.CostBy("units", func(*http.Request) int64 { return 2 }), choice
+			rule.Cost, rule.OnStoreError = rules.CostBy("units", func(*http.Request) int64 { return 2 }), choice
 			modes := r.onRedis(client, &patient, 5, func(h http.Handler) {
 				proxy.Break(nil)
 				r.send(h, 5, http.StatusOK)

@@ -22,6 +22,7 @@ import (
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/ops/feed"
+	"github.com/routelimit/limit/rules"
 )
 
 // An audience keeps what a subscriber receives.
@@ -365,7 +366,7 @@ func TestNames(t *testing.T) {
 	limiter := publish(t, client, "web", feed.Options{Admitted: -1, Name: func(key string) string { return "hidden " + key[:1] }})
 	a := listen(t, t.Context(), client, "")
 	a.await(t, "web")
-	shadow := limit.Rule{Name: "shadow", Key: limit.ByUser, Limit: 1, Window: time.Hour, Shadow: &limit.Shadow{}}
+	shadow := limit.Rule{Name: "shadow", Key: limit.ByUser, Limit: 1, Window: time.Hour, Shadow: &rules.Shadow{}}
 	take(t, policy(t, limiter, shadow, limit.PerUser(time.Hour, 2)), 3, "alice")
 	var left int64
 	redistest.Await(t, 5*time.Second, "the events", func() bool {

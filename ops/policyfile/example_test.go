@@ -23,6 +23,7 @@ import (
 	"github.com/routelimit/limit/ops/access"
 	"github.com/routelimit/limit/ops/control"
 	"github.com/routelimit/limit/ops/policyfile"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/redisstore"
 )
 
@@ -180,7 +181,7 @@ func TestFailedLogins(t *testing.T) {
 
 	login := limit.Named("login", limit.Rule{
 		Name: "failures", Key: limit.ByIP, Limit: 10, Window: 15 * time.Minute,
-		Settle: limit.OnStatus(http.StatusUnauthorized),
+		Settle: rules.OnStatus(http.StatusUnauthorized),
 	}).Overridable()
 
 	h := limiter.Limit(login)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

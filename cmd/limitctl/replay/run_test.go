@@ -19,6 +19,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
+	"github.com/routelimit/limit/rules"
 )
 
 // A hit is a line of a log that a test writes.
@@ -230,9 +231,9 @@ func TestScope(t *testing.T) {
 // program's own lists.
 func TestUnreplayable(t *testing.T) {
 	hits := []hit{{at: 0, ip: "1.1.1.1"}, {at: 1, ip: "1.1.1.1"}, {at: 2, ip: "1.1.1.1"}, {at: 3, ip: "2.2.2.2"}, {at: 4, ip: "3.3.3.3"}}
-	result := replayed(t, hits, &Options{Policies: []Policy{{Rules: limit.Named("all", limit.Concurrent(limit.ByIP, 1),
-		limit.Rule{Name: "watch", Key: limit.ByIP, Limit: 2, Window: time.Minute, Shadow: &limit.Shadow{}},
-		limit.Rule{Name: "counts", Key: limit.ByIP, Limit: 9, Window: time.Minute, Settle: limit.OnStatus(401)})}}})
+	result := replayed(t, hits, &Options{Policies: []Policy{{Rules: limit.Named("all", limit.Rule{Key: limit.ByIP, Limit: 1, Algorithm: limit.Concurrency{}},
+		limit.Rule{Name: "watch", Key: limit.ByIP, Limit: 2, Window: time.Minute, Shadow: &rules.Shadow{}},
+		limit.Rule{Name: "counts", Key: limit.ByIP, Limit: 9, Window: time.Minute, Settle: rules.OnStatus(401)})}}})
 	assert.Zero(t, result.Refused)
 	assert.EqualValues(t, 1, result.Policies[0].Rules[1].Shadowed)
 	require.Len(t, result.Notes, 2)

@@ -248,7 +248,12 @@ func (s *side) decide(e *event, m *match, r *http.Request) (o outcome) {
 // reports whether the request does not have the key of one of them.
 func (b *bound) refuse(d *limit.Decision, e *event) (keyless bool) {
 	b.Refused++
-	refusing := b.named(d.Refusing()...)
+	var refusing []*ruleCount
+	for rule := range d.Rules() {
+		if rule.Refused {
+			refusing = append(refusing, b.named(rule.Name)...)
+		}
+	}
 	for _, c := range refusing {
 		c.Refused++
 		c.Alone += one(len(refusing) == 1)
@@ -258,13 +263,11 @@ func (b *bound) refuse(d *limit.Decision, e *event) (keyless bool) {
 	return keyless
 }
 
-// named returns the rules of some names.
-func (b *bound) named(names ...string) (rules []*ruleCount) {
-	for _, name := range names {
-		for _, c := range b.rules {
-			if c.Name == name {
-				rules = append(rules, c)
-			}
+// named returns the rules of a name.
+func (b *bound) named(name string) (rules []*ruleCount) {
+	for _, c := range b.rules {
+		if c.Name == name {
+			rules = append(rules, c)
 		}
 	}
 	return rules
