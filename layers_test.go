@@ -96,7 +96,7 @@ func newStack(t *testing.T, l *limit.Limiter, r *rand.Rand, queues bool) *stack 
 				rule.Key = limit.Everyone
 			}
 			if r.IntN(6) == 0 {
-				rule.Shadow = &limit.Shadow{}
+				rule.Shadow = &rules.Shadow{}
 			}
 			list = append(list, rule)
 		}
@@ -247,7 +247,7 @@ func TestLayersAroundWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := limit.New(nil, nil)
-				outer, err := l.Policy(limit.Named("outer", limit.Global(time.Hour, 100), limit.Concurrent(limit.Everyone, 50)))
+				outer, err := l.Policy(limit.Named("outer", limit.Global(time.Hour, 100), limit.Rule{Key: limit.Everyone, Limit: 50, Algorithm: limit.Concurrency{}}))
 				require.NoError(t, err)
 				h := outer.Middleware(l.Limit(limit.Named("inner", rule))(ok200))
 				request := func(patience time.Duration) chan int {
@@ -288,11 +288,11 @@ func TestLayersAroundFailures(t *testing.T) {
 	store := &unreturning{Store: memstore.New(nil)}
 	var seen []string
 	l := limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler), Observe: func(_ *http.Request, d limit.Decision, err error) {
-		seen = append(seen, fmt.Sprint(d.Policy(), " ", d.Outcome(), " ", err != nil))
+		seen = append(seen, fmt.Sprint(d.Policy, " ", d.Outcome(), " ", err != nil))
 	}})
 	outer, err := l.Policy(limit.Named("outer", limit.Global(time.Hour, 100)))
 	require.NoError(t, err)
-	cost := limit.CostBy("cost", func(*http.Request) int64 { return -1 })
+	cost := rules.CostBy("cost", func(*http.Request) int64 { return -1 })
 	undecided := outer.Middleware(l.Limit(limit.Named("undecided", limit.Rule{Key: limit.Everyone, Limit: 9, Window: time.Hour, Cost: cost}))(ok200))
 	refused := outer.Middleware(l.Limit(limit.Named("refused", limit.Global(time.Hour, 1)))(ok200))
 	assert.Equal(t, 503, sent(undecided, "/").Code)

@@ -119,7 +119,7 @@ func (l *layer) noticeLateUser() {
 	limiter := l.version.limiter
 	if !limiter.notices.lateUser.Load() && l.who(door.User) != "" && !limiter.notices.lateUser.Swap(true) {
 		l.version.userless.Store(userlessAfter + 1) // the same mistake
-		limiter.lines.Say(notice.LateUser, "policy", l.decision.Policy())
+		limiter.lines.Say(notice.LateUser, "policy", l.decision.Policy)
 	}
 }
 
@@ -135,14 +135,14 @@ func (l *layer) noticeFreeAttempts(o *layer) {
 		return
 	}
 	if !limiter.notices.freeAttempts.Swap(true) {
-		limiter.lines.Say(notice.FreeAttempts, "before", o.decision.route.name, "behind", l.route.name)
+		limiter.lines.Say(notice.FreeAttempts, "before", o.route.name, "behind", l.route.name)
 	}
 }
 
 // noticeDecision looks at how a decision was made.
 func (l *Limiter) noticeDecision(d *Decision) {
 	if d.Mode == core.ModeOverflow {
-		l.notices.overflow.SayOf(&l.lines, notice.Overflow, "policy", d.route.name)
+		l.notices.overflow.SayOf(&l.lines, notice.Overflow, "policy", d.Policy)
 	}
 	if look := l.notices.look.Load(); look != 0 {
 		l.lookOnce(look, d.Mode)

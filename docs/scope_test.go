@@ -91,7 +91,7 @@ func Example_scopeEachRoute() {
 	sales, stock := http.HandlerFunc(ok), http.HandlerFunc(ok)
 	mux := http.NewServeMux()
 	limiter := limit.New(nil, &limit.Options{
-		Observe: func(_ *http.Request, d limit.Decision, _ error) { fmt.Print(d.Policy(), ": ") },
+		Observe: func(_ *http.Request, d limit.Decision, _ error) { fmt.Print(d.Policy, ": ") },
 	})
 
 	each := limiter.Limit(limit.EachRoute(limit.PerIP(time.Minute, 1)))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/rules"
 )
 
 // many is a set that outer layers have: attempts counts what inner sets refuse.
@@ -51,8 +52,8 @@ func (s suite) layersKeep(t *testing.T) {
 		"degraded":        {limit.Rule{}, limit.Rule{OnRefusal: limit.Refusal{Degrade: true}}, 98},
 		"a fallback":      {limit.Rule{}, limit.Rule{OnRefusal: fallback}, 98},
 		"attempts":        {limit.Rule{Attempts: true}, limit.Rule{}, 98},
-		"settled":         {limit.Rule{Settle: limit.OnStatus(429)}, limit.Rule{}, 99},
-		"settled as sent": {limit.Rule{Settle: limit.OnStatus(204)}, limit.Rule{}, 99},
+		"settled":         {limit.Rule{Settle: rules.OnStatus(429)}, limit.Rule{}, 99},
+		"settled as sent": {limit.Rule{Settle: rules.OnStatus(204)}, limit.Rule{}, 99},
 	} {
 		limiter := limit.New(nil, nil)
 		router := s.framework(limiter)
