@@ -46,8 +46,9 @@ func left(t *testing.T, l *limit.Limiter, policy, rule, key string) int64 {
 // to a route that admits three.
 func TestRefusalCostsNothingOutside(t *testing.T) {
 	for name, l := range map[string]*limit.Limiter{
-		"memory": limit.New(nil, nil),
-		"Redis":  limit.New(redisstore.New(redistest.Real(t), nil), nil),
+		"memory":    limit.New(nil, nil),
+		"Redis":     limit.New(redisstore.New(redistest.Real(t), nil), nil),
+		"an outage": limit.New(&down{memstore.New(nil), true}, nil),
 	} {
 		t.Run(name, func(t *testing.T) {
 			application, err := l.Policy(limit.Named("app", limit.Global(time.Hour, 100)))
@@ -78,13 +79,10 @@ var clients = []string{"a", "b", "c"}
 
 // newStack returns one to four sets. Their rules have small limits, so that each set
 // refuses some requests.
-func newStack(t *testing.T, l *limit.Limiter, r *rand.Rand, queues bool) *stack {
+func newStack(t *testing.T, l *limit.Limiter, r *rand.Rand) *stack {
 	s := &stack{limiter: l, handler: ok200, taken: make(map[string]int64)}
 	algorithms := []rules.Algorithm{nil, limit.SlidingCells{Cells: 4}, limit.SlidingCounter{}, limit.FixedWindow{},
 		limit.TokenBucket{}, limit.LeakyBucket{Burst: 7}}
-	if queues {
-		algorithms = append(algorithms, limit.Queue{MaxWait: time.Hour})
-	}
 	n := 1 + r.IntN(4)
 	s.sets = make([][]limit.Rule, n)
 	for i := n - 1; i >= 0; i-- { // the innermost first
@@ -163,11 +161,11 @@ func (s *stack) left(t *testing.T, set, rule int, client string) int64 {
 // TestLayersTakeWhatTheyAdmit sends random requests through random layers. Each quota has
 // lost exactly the requests that the handler has had, and attempts.
 func TestLayersTakeWhatTheyAdmit(t *testing.T) {
-	run := func(t *testing.T, store func() core.Store, stacks int, queues bool) {
+	run := func(t *testing.T, store func() core.Store, stacks int) {
 		statuses := make(map[int]int)
 		for seed := range stacks {
 			r := rand.New(rand.NewPCG(22, uint64(seed)))
-			s := newStack(t, limit.New(store(), nil), r, queues)
+			s := newStack(t, limit.New(store(), nil), r)
 			for range 40 {
 				statuses[s.request(t, clients[r.IntN(3)])]++
 			}
@@ -185,14 +183,24 @@ func TestLayersTakeWhatTheyAdmit(t *testing.T) {
 		assert.Greater(t, statuses[429], 5*stacks)
 	}
 	t.Run("memory", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) { run(t, func() core.Store { return nil }, 300, false) })
+		synctest.Test(t, func(t *testing.T) { run(t, func() core.Store { return nil }, 300) })
 	})
 	t.Run("Redis", func(t *testing.T) {
 		client := redistest.Real(t)
 		run(t, func() core.Store {
 			require.NoError(t, client.FlushAll(t.Context()).Err())
 			return redisstore.New(client, nil)
-		}, 20, false)
+		}, 20)
+	})
+	t.Run("Cluster", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("a cluster takes seconds to start")
+		}
+		client, prefix := redistest.Cluster(t), 0
+		run(t, func() core.Store {
+			prefix++
+			return redisstore.New(client, &redisstore.Options{Prefix: fmt.Sprint("stack", prefix)})
+		}, 10)
 	})
 }
 
