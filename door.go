@@ -192,7 +192,7 @@ func (p *Policy) key(rule string, keys map[string]string) (string, error) {
 // compared is for Comparisons of package operate: it returns the outcomes of the rule
 // that a shadow may replace and of the shadow, for each that was not enforced.
 func (d Decision) compared() (pairs [][2]RuleDecision) {
-	if d.policy == nil || d.of.Watched == 0 {
+	if d.policy == nil || d.of.Watched == 0 || d.GivenBack {
 		return nil
 	}
 	for i := range d.policy.list {

@@ -63,8 +63,10 @@ func (l *layer) giveBack() {
 	var sets []*layer
 	for o := l.around(); o != nil; o = o.around() {
 		if run := o.unhold(); run != nil {
-			list = run.Unused(&o.decision.of, len(sets), list)
-			sets = append(sets, o)
+			before := len(list)
+			if list = run.Unused(&o.decision.of, len(sets), list); len(list) > before {
+				sets = append(sets, o)
+			}
 			run.End()
 		}
 	}

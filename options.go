@@ -88,6 +88,8 @@ type Options struct {
 	// nil outside HTTP. A request that could not be decided has the zero Decision, and an
 	// error that says why. Observe is called again, with decision and error, at the end of an
 	// admitted request that could not be settled or that lost a lease: see [ErrLeaseLost].
+	// It is called again, without an error, for an admitted request that an inner rule set has
+	// refused: see GivenBack of [Decision].
 	Observe func(*http.Request, Decision, error)
 
 	// Log receives warnings for operators: outages, requests that could not be decided,

@@ -124,7 +124,8 @@ func Observe(l *limit.Limiter, observe func(*http.Request, limit.Decision, error
 type Comparison struct{ Old, New limit.RuleDecision }
 
 // Comparisons returns one Comparison for each Replaces of a rules.Shadow that was not
-// enforced for the request. Packages promlimit and otellimit count them.
+// enforced for the request. Packages promlimit and otellimit count them. A decision that
+// is GivenBack has been compared, and has none.
 func Comparisons(d limit.Decision) (list []Comparison) {
 	for _, pair := range compared(d) {
 		list = append(list, Comparison{Old: pair[0], New: pair[1]})

@@ -3,6 +3,7 @@ package ops_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -73,6 +74,59 @@ func TestAgreementIsAReplay(t *testing.T) {
 				time.Sleep(time.Duration(r.ExpFloat64() * float64(time.Second)))
 			}
 			assert.Equal(t, want, got, "%s, %s", old, new)
+		})
+	}
+}
+
+// TestAgreementOfLayers sends random schedules through two rules around a set that refuses
+// half of the requests. The counts must be those of two replays in which these take nothing.
+func TestAgreementOfLayers(t *testing.T) {
+	const texts = "20/1m per user; 3/5s per user; 10/1m per user token-bucket burst 4; 30/1m per user sliding-cells; " +
+		"8/20s per user fixed-window; 25/1m per user leaky-bucket burst 3; 15/1m per user sliding-counter"
+	rules := strings.Split(texts, "; ")
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 2))
+			old, new := rules[r.IntN(len(rules))], rules[r.IntN(len(rules))]
+			policy := func(l *limit.Limiter, text string) *limit.Policy {
+				set := limit.Named("p")
+				require.NoError(t, set.UnmarshalText([]byte(text)))
+				p, err := l.Policy(set)
+				require.NoError(t, err)
+				return p
+			}
+			limiter := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.URL.Path }}})
+			inner, err := limiter.Policy(limit.Named("inner", limit.Global(24*365*time.Hour, 1)))
+			require.NoError(t, err)
+			_, err = inner.Take(t.Context(), limit.Request{}) // the only one
+			require.NoError(t, err)
+			refusing := inner.Handler(http.HandlerFunc(ok))
+			together := policy(limiter, "old: "+old+"; new: "+new+" shadow replaces old").Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.RawQuery == "" {
+					refusing.ServeHTTP(w, r)
+				}
+			}))
+			oldAlone, newAlone := policy(limit.New(nil, nil), old), policy(limit.New(nil, nil), new)
+			var got, want counts
+			operate.Observe(limiter, func(_ *http.Request, d limit.Decision, _ error) { got.observe(d) })
+			for range 2000 {
+				user, query := fmt.Sprint("/", r.IntN(3)), [...]string{"", "?admit"}[r.IntN(2)]
+				send(together, "GET", user+query)
+				request := limit.Request{Keys: map[string]string{"user": user}, Settle: true}
+				a, err := oldAlone.Take(t.Context(), request)
+				require.NoError(t, err)
+				b, err := newAlone.Take(t.Context(), request)
+				require.NoError(t, err)
+				for _, d := range []limit.Decision{a, b} {
+					if a.Allowed && d.Allowed && query == "" { // what the set refuses itself stays charged to its shadow
+						require.NoError(t, d.Settle(t.Context(), 0))
+					}
+				}
+				want.count(a.Allowed, b.Allowed)
+				time.Sleep(time.Duration(r.ExpFloat64() * float64(time.Second)))
+			}
+			assert.Equal(t, want, got, "%s, %s", old, new)
+			assert.NotZero(t, want.bothAdmit)
 		})
 	}
 }

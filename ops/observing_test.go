@@ -15,7 +15,7 @@ import (
 )
 
 func Example_observing() {
-	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		switch a.Key {
 		case slog.TimeKey:
 			return slog.Attr{}
@@ -25,8 +25,8 @@ func Example_observing() {
 		return a
 	}}))
 	admitted := 0
-	count := func(_ *http.Request, d limit.Decision, _ error) {
-		if d.Allowed {
+	count := func(_ *http.Request, d limit.Decision, err error) {
+		if err == nil && d.Allowed && !d.GivenBack {
 			admitted++
 		}
 	}
@@ -34,25 +34,33 @@ func Example_observing() {
 	limiter := limit.New(nil, &limit.Options{
 		Observe: func(r *http.Request, d limit.Decision, err error) {
 			count(r, d, err)
-			if err != nil || d.Allowed {
-				return // the library logs errors
-			}
 			path := ""
 			if r != nil { // nil outside HTTP
 				path = r.URL.Path
 			}
-			logger.Info("refused", "decision", d, "path", path)
+			switch {
+			case d.GivenBack: // an inner rule set has refused the request
+				logger.Debug("given back", "decision", d, "path", path)
+			case err == nil && !d.Allowed: // the library logs errors
+				logger.Info("refused", "decision", d, "path", path)
+			}
 		},
 	})
 
 	mux := http.NewServeMux()
 	mux.Handle("GET /items", limiter.Limit(limit.Rules(limit.PerIP(time.Hour, 1)))(http.HandlerFunc(ok)))
-	send(mux, "GET", "/items")
-	send(mux, "GET", "/items")
-	logger.Info("end", "admitted", admitted)
+	application, err := limiter.Policy(limit.Named("application", limit.Global(time.Hour, 100)))
+	if err != nil {
+		log.Fatal(err)
+	}
+	server := application.Middleware(mux)
+	send(server, "GET", "/items")
+	send(server, "GET", "/items")
+	logger.Info("end", "admitted", admitted) // by the application both times, and by the route once
 	// Output:
+	// level=DEBUG msg="given back" decision.policy=application decision.allowed=true decision.mode=exact decision.outcome="given back" path=/items
 	// level=INFO msg=refused decision.policy="GET /items" decision.allowed=false decision.mode=exact decision.refusing=[per-ip-1h] decision.retry_after=1h0m0s path=/items
-	// level=INFO msg=end admitted=1
+	// level=INFO msg=end admitted=3
 }
 
 func Example_topKeys() {

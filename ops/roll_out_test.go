@@ -32,7 +32,7 @@ func Example_rollOut() {
 				}
 			}
 			for rule := range d.Rules() {
-				if d.Allowed && rule.Shadow && !rule.Allowed {
+				if d.Allowed && !d.GivenBack && rule.Shadow && !rule.Allowed {
 					logger.Info("would be refused", "rule", rule.Name)
 				}
 			}

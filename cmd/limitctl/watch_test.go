@@ -154,6 +154,7 @@ func TestWatchLines(t *testing.T) {
 			{Name: "per-header-x", Key: "a b", Limit: 5, WindowMS: 90 * minute, RetryAfterMS: -1}}},
 		{Policy: "application", Outcome: "refused", Mode: "barred", RetryAfterMS: 25 * 60 * minute},
 		{Policy: "application", Outcome: "refused", Mode: "barred", RetryAfterMS: -1},
+		{Policy: "application", Method: "GET", Allowed: true, Outcome: "given back", Mode: "exact"},
 		{Policy: "\x1b]0;\u202e", Outcome: "admitted", Allowed: true, Mode: "exempt"},
 	} {
 		e.At = at
@@ -165,6 +166,7 @@ func TestWatchLines(t *testing.T) {
 14:03:12.120 api-2  application (GET)  degraded  global-1h  100,000 in 1h, 1,500 left, again in 250ms; per-header-x "a b"  5 in 1h30m, no wait helps; mode local
 14:03:12.120 api-2  application        refused   again in 25h; mode barred
 14:03:12.120 api-2  application        refused   no wait helps; mode barred
+14:03:12.120 api-2  application (GET)  given back
 14:03:12.120 api-2  \x1b]0;\u202e      admitted  mode exempt
 14:03:12.120 api-10  5 refused and 1,234 admitted not shown, of all policies
 `, out.String())

@@ -41,8 +41,9 @@ type Observer struct {
 type policy struct {
 	name     string
 	requests [5][modeCount]atomic.Pointer[Counting] // by the index of the result
-	rules    atomic.Pointer[[]*rule]                // by the index of the rule, as last seen
-	others   sync.Map                               // of *rule by name
+	returns  atomic.Pointer[Counting]
+	rules    atomic.Pointer[[]*rule] // by the index of the rule, as last seen
+	others   sync.Map                // of *rule by name
 }
 
 // A rule has the metrics of one rule of a policy.
@@ -65,6 +66,9 @@ func NewObserver(to Exporter) *Observer {
 // Observe adds what [limit.Options].Observe is called with.
 func (o *Observer) Observe(d *limit.Decision, err error) {
 	switch {
+	case d.GivenBack:
+		p := o.policy(d.Policy)
+		o.inc(&p.returns, GivenBack, p.name, "", "")
 	case err == nil:
 		o.decided(d)
 	case errors.Is(err, limit.ErrLeaseLost):

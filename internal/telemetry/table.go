@@ -62,6 +62,8 @@ var (
 		"Verdicts of a shadow rule and of the rule that it may replace.", []string{"policy", "rule", "replaces", "verdict"}, nil}
 	Errors = &Metric{"rate_limiting.errors", "rate_limiting_errors_total", "{request}", Counter,
 		"Requests that could not be decided or settled, or that lost a lease.", []string{"kind"}, nil}
+	GivenBack = &Metric{"rate_limiting.given_back", "rate_limiting_given_back_total", "{request}", Counter,
+		"Admitted requests that gave back what they took, since a rule set behind theirs refused them.", []string{"policy"}, nil}
 	Latency = &Metric{"rate_limiting.decision.duration", "rate_limiting_decision_duration_seconds", "s", Histogram,
 		"Time that the store took for a decision.", []string{"mode"},
 		[]float64{1e-6, 1e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1}}
@@ -89,6 +91,6 @@ var (
 
 // OfDecisions and OfLimiters are all metrics, in the order of the documentation.
 var (
-	OfDecisions = []*Metric{Requests, Refusals, Marks, Shadows, Agreement, Errors, Latency, Used, Waits}
+	OfDecisions = []*Metric{Requests, Refusals, Marks, Shadows, Agreement, Errors, GivenBack, Latency, Used, Waits}
 	OfLimiters  = []*Metric{Waiters, Unavailable, Blocked, Reserved, Settled}
 )

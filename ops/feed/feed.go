@@ -60,7 +60,8 @@ type Batch struct {
 	Refused  int64 `json:"refused_not_shown,omitempty"`
 }
 
-// An Event is a decision. Requests that could not be decided have none.
+// An Event is a decision, or the return of what an admitted request took. Requests that
+// could not be decided have none.
 type Event struct {
 	At           time.Time `json:"at"`     // on the clock of the store, in milliseconds
 	Policy       string    `json:"policy"` // the route or the name of the set: see limit.Decision.Policy

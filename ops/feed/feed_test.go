@@ -171,6 +171,27 @@ func TestTwoInstances(t *testing.T) {
 	assert.Greater(t, ttl, 2*time.Second, "the key ends soon after the subscriber")
 }
 
+// TestGivenBack publishes a return of an outer set after its admission.
+func TestGivenBack(t *testing.T) {
+	client := redistest.Client(t)
+	a := listen(t, t.Context(), client, "")
+	limiter := publish(t, client, "one", feed.Options{})
+	a.await(t, "one")
+	outer := policy(t, limiter, limit.Global(time.Hour, 10))
+	h := outer.Middleware(limiter.Limit(limit.Named("inner", limit.Global(time.Hour, 1)))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	for range 2 {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	}
+	redistest.Await(t, 10*time.Second, "5 events", func() bool { return len(a.events("one")) == 5 })
+	var outcomes []string
+	for _, e := range a.events("one") {
+		if e.Policy == "api" {
+			outcomes = append(outcomes, fmt.Sprint(e.Outcome, " ", e.Allowed, " ", len(e.Rules)))
+		}
+	}
+	assert.Equal(t, []string{"admitted true 0", "admitted true 0", "given back true 0"}, outcomes)
+}
+
 // TestDrops makes more decisions than are published, and finds each as an event or in the
 // numbers of those that were left out.
 func TestDrops(t *testing.T) {

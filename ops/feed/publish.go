@@ -103,7 +103,8 @@ func (p *publisher) serve(ctx context.Context) {
 	}
 }
 
-// observe notes a decision, if there is room for it.
+// observe notes a decision or a return, if there is room for it. A return that has none is
+// not counted as missed, since its request was a decision.
 func (p *publisher) observe(r *http.Request, d limit.Decision, err error) {
 	if err != nil {
 		return
@@ -113,7 +114,7 @@ func (p *publisher) observe(r *http.Request, d limit.Decision, err error) {
 	noted := k.slots > 0
 	if noted {
 		k.slots--
-	} else {
+	} else if !d.GivenBack {
 		k.missed++
 	}
 	p.mu.Unlock()

@@ -64,6 +64,7 @@ func TestSize(t *testing.T) {
 		for j := range policy.counts {
 			policy.counts[j] = count{1, 4_000_000_000, 4_000_000_000, 1}
 		}
+		policy.givenBack = &policy.counts
 	}
 	largest := 0
 	for _, text := range []string{"", "limit=100", "sort=full&order=use&limit=100", "policy=policy-with-a-rather-long-name-7"} {

@@ -1,6 +1,7 @@
 package livepage
 
 import (
+	"hash/maphash"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -93,15 +94,19 @@ type modeCount struct {
 
 // A policy has the counts of one policy and its rules.
 type policy struct {
-	counts counts
-	rules  []*rule
+	counts    counts
+	givenBack *counts // of the admitted requests, those that were given back; nil before the first
+	rules     []*rule
 }
 
 // A rule has the counts of one rule: the requests that it had room for, and others.
 type rule struct {
-	name   string
-	counts counts
+	name    string
+	counts  counts
+	fullest uint64 // a hash of the fullest key in the last slot
 }
+
+var seed = maphash.MakeSeed()
 
 func newCollector() *collector {
 	return &collector{start: time.Now(), policies: map[string]*policy{},
@@ -130,6 +135,10 @@ func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
 			c.mode(now, undecided)
 			c.mu.Unlock()
 		}
+		return
+	}
+	if d.GivenBack {
+		c.givenBack(now, &d)
 		return
 	}
 	name := d.Policy
@@ -186,11 +195,57 @@ func (c *collector) count(p *policy, now moment, d *limit.Decision) {
 		if !asked {
 			continue
 		}
-		share := float32(1)
-		if outcome.Allowed && outcome.Capacity > 0 {
-			share = 1 - float32(outcome.Remaining)/float32(outcome.Capacity)
+		share := usedShare(&outcome)
+		if share > of.full {
+			of.full, u.fullest = share, maphash.String(seed, outcome.Key)
 		}
-		of.full, total.full = max(of.full, share), max(total.full, share)
+		total.full = max(total.full, share)
+	}
+}
+
+func usedShare(outcome *limit.RuleDecision) float32 {
+	if outcome.Allowed && outcome.Capacity > 0 {
+		return 1 - float32(outcome.Remaining)/float32(outcome.Capacity)
+	}
+	return 1
+}
+
+// givenBack counts an admitted request that was given back.
+func (c *collector) givenBack(now moment, d *limit.Decision) {
+	name := d.Policy
+	c.mu.Lock()
+	if p := c.policies[name]; p != nil {
+		p.giveBack(now.slot, d)
+	}
+	c.mu.Unlock()
+	for outcome := range d.Rules() {
+		c.top.GivenBack(name, &outcome)
+	}
+}
+
+// giveBack counts a return. If its key is the fullest one of a rule in this slot, the share
+// of the rule is that after the return, and that of the policy follows.
+func (p *policy) giveBack(slot uint32, d *limit.Decision) {
+	if p.givenBack == nil {
+		p.givenBack = new(counts)
+	}
+	add(p.givenBack[:], slot, true)
+	for outcome := range d.Rules() {
+		if u := p.rule(outcome.Name); u != nil && u.fullest == maphash.String(seed, outcome.Key) {
+			if of := &u.counts[slot%keptSlots]; of.at == slot {
+				of.full = usedShare(&outcome)
+			}
+		}
+	}
+	total := &p.counts[slot%keptSlots]
+	if total.at != slot {
+		return
+	}
+	total.full = 0
+	for _, u := range p.rules {
+		if of := &u.counts[slot%keptSlots]; of.at == slot {
+			total.full = max(total.full, of.full)
+		}
 	}
 }
 

@@ -46,12 +46,13 @@ type (
 		Rows     []policyRow `json:"rows"`
 	}
 	policyRow struct {
-		Name     string      `json:"name"`
-		Admitted int64       `json:"admitted"`
-		Refused  int64       `json:"refused"`
-		Full     float32     `json:"full"`
-		Spark    [][2]uint32 `json:"spark"`
-		Rules    []ruleRow   `json:"rules"`
+		Name      string      `json:"name"`
+		Admitted  int64       `json:"admitted"`
+		Refused   int64       `json:"refused"`
+		GivenBack int64       `json:"given_back,omitempty"` // of Admitted
+		Full      float32     `json:"full"`
+		Spark     [][2]uint32 `json:"spark"`
+		Rules     []ruleRow   `json:"rules"`
 	}
 	ruleRow struct {
 		Name     string  `json:"name"`

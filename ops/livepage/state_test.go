@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -72,6 +73,42 @@ func viewOf(t testing.TB, p *page, text string) (s state, size int) {
 	view := p.view(queryOf(values))
 	require.NoError(t, json.Unmarshal(view, &s))
 	return s, len(view)
+}
+
+// TestGivenBack refuses requests by an inner set. The outer policy counts them as admitted
+// and given back, and is as full as without them.
+func TestGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := limit.New(nil, &limit.Options{Log: quiet, Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.URL.Path }}})
+		p := Handler(limiter, &Options{Authorize: func(*http.Request) (string, Role) { return "local", Operator }}).(*page)
+		outer := bind(t, limiter, limit.Named("outer", limit.PerUser(time.Hour, 10), limit.Global(time.Hour, 10)))
+		h := outer.Middleware(limiter.Limit(limit.Named("inner", limit.PerUser(time.Hour, 4)))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+		for range 10 {
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/ann", nil))
+		}
+		for range 2 { // is not the fullest key
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/bob", nil))
+		}
+		s, _ := viewOf(t, p, "sort=name&order=use&policy=outer")
+		row := s.Policies.Rows[1]
+		assert.Equal(t, policyRow{Name: "outer", Admitted: 12, GivenBack: 6, Full: 0.6, Spark: row.Spark, Rules: row.Rules}, row)
+		assert.InDelta(t, 0.4, row.Rules[0].Full, 0.002)
+		assert.InDelta(t, 0.6, row.Rules[1].Full, 0.002)
+		assert.Equal(t, 0.4, s.Keys[0].Used)
+		assert.EqualValues(t, 10, s.Keys[0].Requests)
+		assert.EqualValues(t, 6, s.Policies.Rows[0].Refused)
+		assert.Zero(t, s.Policies.Rows[0].GivenBack)
+		assert.Equal(t, map[string]int64{"exact": 24}, s.ModeCounts)
+
+		time.Sleep(slotSeconds * time.Second) // returns of a new slot lower nothing of the last one
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/ann", nil))
+		s, _ = viewOf(t, p, "sort=name")
+		assert.EqualValues(t, 7, s.Policies.Rows[1].GivenBack)
+		assert.InDelta(t, 0.6, s.Policies.Rows[1].Full, 0.002)
+		time.Sleep(shownSlots * slotSeconds * time.Second)
+		s, _ = viewOf(t, p, "sort=name")
+		assert.Zero(t, s.Policies.Rows[1].GivenBack)
+	})
 }
 
 // TestQueries checks the search, the order and the pages of policies, and that all values

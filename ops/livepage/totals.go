@@ -115,6 +115,9 @@ func (c *collector) row(t *totals, of *total) policyRow {
 	if p == nil {
 		return row
 	}
+	if p.givenBack != nil {
+		row.GivenBack, _, _ = p.givenBack.sum(t.now.slot)
+	}
 	for _, slot := range p.counts {
 		if back := t.now.slot - slot.at; slot.at != 0 && back < shownSlots {
 			row.Spark[shownSlots-1-back] = [2]uint32{slot.admitted, slot.refused}

@@ -15,7 +15,7 @@ import (
 // Explain returns in words what applies to a request, and why: the entry that exempts or
 // bars it, the policy and the route that matches it, and for each rule the key, the limit
 // of this caller, what a refused request meets, or that the rule exempts the request. It
-// charges nothing.
+// charges nothing, and says nothing of sets that code puts around the policy.
 //
 // The options are those of the limiter. Explain uses User, Plan, Class, Classes, Override,
 // Proxies and OnRefusal. It panics if they are invalid, as [limit.New] does. Nil
@@ -189,6 +189,9 @@ func (e *explanation) rule(policy string, rule *limit.Rule, d *limit.RuleDecisio
 	e.line("    limit:   %s", e.limit(policy, rule, d))
 	e.line("    refused: %s", e.refused(rule))
 	e.line("    outage:  %s", rule.OnStoreError)
+	if rule.Attempts {
+		e.line("    inner:   stays charged if an inner rule set refuses the request")
+	}
 }
 
 // limit says which limit of a rule applies, and why.

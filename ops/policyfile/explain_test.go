@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -75,6 +76,16 @@ policy: none of the routes of the file matches
 		r.Header.Set("User-Agent", test.agent)
 		assert.Equal(t, test.want, f.Explain(r, &limit.Options{Caller: limit.Caller[*http.Request]{User: always(test.user)}}))
 	}
+}
+
+// TestExplainAttempts names the rules that give nothing back, and only those.
+func TestExplainAttempts(t *testing.T) {
+	f, err := policyfile.Parse("p.yaml", []byte("version: 1\npolicies: {a: {routes: [GET /], rules: 5/1m per ip attempts; 9/1m global}}\n"))
+	require.NoError(t, err)
+	text := f.Explain(httptest.NewRequest("GET", "/", nil), nil)
+	const inner = "    inner:   stays charged if an inner rule set refuses the request\n"
+	assert.Contains(t, text, "  5/1m per ip attempts (p.yaml:2:40)\n    key:     ip \"192.0.2.1\"\n    limit:   5\n    refused: answered with 429\n    outage:  local\n"+inner)
+	assert.Equal(t, 1, strings.Count(text, inner))
 }
 
 // TestExplainCallers checks what the explanation says of plans, classes, overrides,

@@ -68,6 +68,17 @@ func (r *rule) observe(o *limit.RuleDecision, at time.Time) {
 	r.mu.Unlock()
 }
 
+// givenBack notes what a key has left after a return. Its counts keep the request.
+func (r *rule) givenBack(o *limit.RuleDecision) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i, ok := r.index[o.Key]; ok {
+		e := &r.entries[i]
+		e.reset = e.last + o.ResetAfter.Microseconds()
+		e.limit, e.remaining, e.capacity = o.Limit, o.Remaining, o.Capacity
+	}
+}
+
 // usedPart returns the part of a capacity that is used.
 func usedPart(remaining, capacity int64) float64 {
 	if remaining >= capacity {

@@ -80,10 +80,10 @@ type Key struct {
 	// be 0 although the rule refused some.
 	Refused, Error float64
 
-	// Used is the part of Capacity that was in use at the last decision, from 0 to 1. It
-	// is 0 once the quota is full again.
+	// Used is the part of Capacity that was in use after the last decision or return, from 0
+	// to 1. It is 0 once the quota is full again.
 	Used                       float64
-	Limit, Remaining, Capacity int64     // at the last decision
+	Limit, Remaining, Capacity int64     // likewise
 	Last                       time.Time // of the last decision, on the clock of decisions
 }
 
@@ -125,7 +125,8 @@ func New(options *Options) *Counter {
 // Observe counts a decision: once for each of its rules. Call it from
 // operate.Observe, for decisions without an error. Requests that a rule exempts
 // do not count for it, nor do those refused because the store failed (core.ModeRefused).
-// A refusal by a shadow rule, or by one that only marks the request, is none.
+// A refusal by a shadow rule, or by one that only marks the request, is none. A decision
+// that is GivenBack only changes what its keys have used.
 //
 // Observe does not allocate for keys that are tracked, and d may be changed afterwards.
 func (c *Counter) Observe(d *limit.Decision) {
@@ -133,7 +134,11 @@ func (c *Counter) Observe(d *limit.Decision) {
 		return
 	}
 	for outcome := range d.Rules() {
-		c.ObserveRule(d.Policy, &outcome, d.At)
+		if d.GivenBack {
+			c.GivenBack(d.Policy, &outcome)
+		} else {
+			c.ObserveRule(d.Policy, &outcome, d.At)
+		}
 	}
 }
 
@@ -150,6 +155,14 @@ func (c *Counter) ObserveRule(policy string, outcome *limit.RuleDecision, at tim
 		}
 	}
 	r.observe(outcome, at)
+}
+
+// GivenBack notes the outcome of a rule after a return, as ObserveRule notes that of a
+// decision: it counts no request.
+func (c *Counter) GivenBack(policy string, outcome *limit.RuleDecision) {
+	if r := c.rule(policy, outcome.Name); r != nil && !outcome.Exempt {
+		r.givenBack(outcome)
+	}
 }
 
 // rule returns the rule of a name, or nil.

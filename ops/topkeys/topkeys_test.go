@@ -49,6 +49,31 @@ func take(t testing.TB, p *limit.Policy, n int, user string) (d limit.Decision) 
 	return d
 }
 
+// TestGivenBack refuses requests by an inner set: the outer one counts each once, and its
+// keys have used what the admitted ones took.
+func TestGivenBack(t *testing.T) {
+	c := topkeys.New(nil)
+	limiter := observed(c, &limit.Options{Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.URL.Query().Get("user") }}})
+	attempts := limit.PerUser(time.Hour, 50)
+	attempts.Name, attempts.Attempts = "attempts", true
+	outer := policy(t, limiter, "outer", limit.PerUser(time.Hour, 10), attempts)
+	inner := limiter.Limit(limit.Named("inner", limit.PerUser(time.Minute, 3)))
+	h := outer.Middleware(inner(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	for range 8 {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/?user=alice", nil))
+	}
+	keys := map[string]topkeys.Key{}
+	for _, key := range c.TopOf("outer", topkeys.ByUse, 10) {
+		keys[key.Rule] = key
+	}
+	assert.InDelta(t, 8, keys["per-user-1h"].Requests, 0.1)
+	assert.EqualValues(t, 7, keys["per-user-1h"].Remaining)
+	assert.InDelta(t, 0.3, keys["per-user-1h"].Used, 1e-9)
+	assert.EqualValues(t, 42, keys["attempts"].Remaining)
+	assert.Empty(t, c.TopOf("outer", topkeys.ByRefusals, 10))
+	assert.EqualValues(t, 5, math.Round(c.TopOf("inner", topkeys.ByRefusals, 10)[0].Refused))
+}
+
 func TestCounter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := topkeys.New(nil)

@@ -39,6 +39,21 @@ func TestRefusalShows(t *testing.T) {
 	b.noErrors()
 }
 
+// What an inner set refuses shows as given back by the outer one, which is as full as if it had not come.
+func TestGivenBackShows(t *testing.T) {
+	s := serve(t, nil, nil)
+	application, err := s.limiter.Policy(limit.Named("application", limit.Global(time.Hour, 20)))
+	require.NoError(t, err)
+	inner := s.mux
+	s.mux = http.NewServeMux()
+	s.mux.Handle("/", application.Middleware(inner))
+	s.send(12, "POST", "/login", client, "")
+	b := open(t, s.page(), look{})
+	b.awaitText(long, "#policies", "7 given back")
+	assert.Contains(t, strings.Join(strings.Fields(b.text("#policies")), " "), "application 7 given back 12 0 25 %")
+	b.noErrors()
+}
+
 // An operator looks at a key, thinks twice, resets it, and sees it full.
 func TestInspector(t *testing.T) {
 	s := serve(t, nil, nil)

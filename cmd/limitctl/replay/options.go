@@ -14,7 +14,7 @@ type Policy struct {
 
 	// Routes are patterns of [http.ServeMux], of which the most specific one matches, as
 	// on a server. A policy without routes decides every request, before those with
-	// routes.
+	// routes: as an outer set, it gives back what it took if a later one refuses.
 	Routes []string
 
 	// Rules decide. Sets made by [limit.Named] share one quota over all routes.

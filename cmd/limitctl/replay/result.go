@@ -65,12 +65,13 @@ type Result struct {
 
 // A PolicyResult is what one policy did.
 type PolicyResult struct {
-	Name     string       `json:"name"`
-	Routes   []string     `json:"routes,omitempty"`
-	Requests int64        `json:"requests"` // that it decided; 0 if its routes match none
-	Refused  int64        `json:"refused"`
-	Delayed  int64        `json:"delayed"` // admitted requests that a queue would have made wait
-	Rules    []RuleResult `json:"rules"`
+	Name      string       `json:"name"`
+	Routes    []string     `json:"routes,omitempty"`
+	Requests  int64        `json:"requests"` // that it decided; 0 if its routes match none
+	Refused   int64        `json:"refused"`
+	GivenBack int64        `json:"given_back,omitempty"` // admitted requests that a later policy refused
+	Delayed   int64        `json:"delayed"`              // admitted requests that a queue would have made wait
+	Rules     []RuleResult `json:"rules"`
 }
 
 // A RuleResult is what one rule did.

@@ -7,9 +7,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +24,9 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
+	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/rules"
+	"github.com/routelimit/limit/stores/memstore"
 )
 
 // A hit is a line of a log that a test writes.
@@ -114,19 +121,64 @@ func TestStays(t *testing.T) {
 // TestTogether checks that a request that one rule refuses is charged to none, and that
 // policies without routes decide first.
 func TestTogether(t *testing.T) {
-	hits := []hit{{at: 0, ip: "1.1.1.1"}, {at: 1, ip: "1.1.1.1"}, {at: 2, ip: "2.2.2.2"}, {at: 3, ip: "3.3.3.3"}, {at: 4, ip: "3.3.3.3", request: "GET /b"}}
+	hits := []hit{{at: 0, ip: "1.1.1.1"}, {at: 1, ip: "1.1.1.1"}, {at: 2, ip: "2.2.2.2"}, {at: 3, ip: "3.3.3.3"}, {at: 4, ip: "3.3.3.3", request: "GET /b"}, {at: 5, ip: "3.3.3.3", request: "GET /b"}}
 	result := replayed(t, hits, &Options{Policies: []Policy{
 		{Name: "a", Routes: []string{"GET /a"}, Rules: limit.MustParse("1/1m per ip; 2/1m global")},
-		{Name: "all", Rules: limit.MustParse("4/1m global")},
+		{Name: "all", Rules: limit.MustParse("3/1m global")},
 	}})
 	// 1.1.1.1 takes one, is refused by its own rule, 2.2.2.2 takes the second, 3.3.3.3 is
-	// refused by the global rule alone. The policy of all has admitted four then.
+	// refused by the global rule alone. The policy of all has given two back, and admits one.
 	assert.EqualValues(t, 3, result.Refused)
 	rules := result.Policies[0].Rules
 	assert.Equal(t, []int64{1, 1, 1, 1}, []int64{rules[0].Refused, rules[0].Alone, rules[1].Refused, rules[1].Alone})
 	assert.Equal(t, []KeyCount{{Key: "(all requests)", Refused: 1}}, rules[1].Keys)
 	assert.EqualValues(t, 1, result.Policies[1].Refused)
-	assert.EqualValues(t, 5, result.Policies[1].Requests)
+	assert.EqualValues(t, 6, result.Policies[1].Requests)
+	assert.EqualValues(t, 2, result.Policies[1].GivenBack)
+	assert.Zero(t, result.Policies[0].GivenBack)
+}
+
+// TestLayers compares policies around each other with a server that has the same sets.
+func TestLayers(t *testing.T) {
+	sets := []limit.RuleSet{
+		limit.Named("application", limit.MustParse("60/1m global; 7/10s per ip; tries: 25/1m per ip attempts; 12/1m per ip shadow").Rules()...),
+		limit.Named("group", limit.MustParse("3/10s per ip token-bucket burst 1").Rules()...),
+		limit.Named("route", limit.MustParse("3/10s per ip fixed-window; 30/1m global").Rules()...),
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	var hits []hit
+	for now := 0.0; len(hits) < 3000; now += random.ExpFloat64() / 2 {
+		hits = append(hits, hit{at: now, ip: fmt.Sprint("10.0.0.", random.IntN(4))})
+	}
+	result := replayed(t, hits, &Options{Policies: []Policy{{Rules: sets[0]}, {Rules: sets[1]}, {Routes: []string{"GET /a"}, Rules: sets[2]}}})
+
+	clock := int64(0)
+	limiter := limit.New(memstore.New(&memstore.Options{Now: func() int64 { return clock }}), &limit.Options{Log: slog.New(slog.DiscardHandler)})
+	givenBack, refused := map[string]int64{}, map[string]int64{}
+	operate.Observe(limiter, func(_ *http.Request, d limit.Decision, _ error) {
+		switch {
+		case d.GivenBack:
+			givenBack[d.Policy]++
+		case !d.Allowed:
+			refused[d.Policy]++
+		}
+	})
+	h := http.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for _, set := range slices.Backward(sets) {
+		h = limiter.Limit(set)(h)
+	}
+	for _, hit := range hits {
+		clock = at(hit.at).UnixMicro()
+		r := httptest.NewRequest("GET", "/a", nil)
+		r.RemoteAddr = hit.ip + ":1"
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	for i, name := range []string{"application", "group", "route"} {
+		p := result.Policies[i]
+		assert.Equal(t, []int64{refused[name], givenBack[name]}, []int64{p.Refused, p.GivenBack}, name)
+		assert.NotZero(t, p.Refused, name)
+		assert.Equal(t, i < 2, p.GivenBack > 0, name)
+	}
 }
 
 // TestOrder checks that lines are sorted as far as Options.Reorder allows.

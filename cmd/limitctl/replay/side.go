@@ -23,6 +23,7 @@ import (
 // A side is one set of policies with quotas of its own.
 type side struct {
 	limiter  *limit.Limiter
+	layers   layered // the store, if a request can meet several policies
 	adapter  adapter.Adapter[*side]
 	now      int64 // the clock of the store
 	mux      *http.ServeMux
@@ -49,16 +50,21 @@ type bound struct {
 // A ruleCount is what a rule has done.
 type ruleCount struct {
 	RuleResult
-	key    grammar.Key
-	keys   *top
-	sought *sought
-	leaves bool // whether the rule is left out as long as no request has its key
+	key     grammar.Key
+	keys    *top
+	sought  *sought
+	charged bool // whether it keeps what it took if a later policy refuses
+	leaves  bool // whether the rule is left out as long as no request has its key
 }
 
 // newSide binds the policies of options. The error joins one for each thing wrong with them.
 func newSide(o *Options, r *run) (*side, error) {
 	s := &side{mux: http.NewServeMux()}
-	store := memstore.New(&memstore.Options{MaxKeys: r.options.MaxKeys, Now: func() int64 { return s.now }})
+	s.layers.Store = memstore.New(&memstore.Options{MaxKeys: r.options.MaxKeys, Now: func() int64 { return s.now }})
+	store := core.Store(s.layers.Store)
+	if len(o.Policies) > 1 && slices.ContainsFunc(o.Policies, func(p Policy) bool { return len(p.Routes) == 0 }) {
+		store = &s.layers
+	}
 	s.limiter = limit.New(store, &limit.Options{
 		Exempt: o.Exempt, Bar: o.Bar, Log: slog.New(slog.DiscardHandler),
 		Proxies: limit.Proxies{IPv6Prefix: r.options.IPv6Prefix},
@@ -84,7 +90,7 @@ func (s *side) bind(p *Policy, r *run) error {
 	b := &bound{PolicyResult: PolicyResult{Name: cmp.Or(p.Name, pattern, p.Rules.String()), Routes: p.Routes}}
 	texts := strings.Split(p.Rules.String(), "; ")
 	for i, rule := range p.Rules.Rules() {
-		c := &ruleCount{keys: newTop(r.options.Top), key: syntaxOf(rule.Key), leaves: !bans(rule)}
+		c := &ruleCount{keys: newTop(r.options.Top), key: syntaxOf(rule.Key), charged: staysCharged(rule), leaves: !bans(rule)}
 		c.Name, c.Rule = rule.Name, texts[min(i, len(texts)-1)]
 		if !leases(rule) {
 			c.sought = r.presence.seek(c.key)
@@ -207,10 +213,13 @@ type outcome struct {
 }
 
 // decide decides a request by the policies of its place, one after the other, until one
-// refuses it.
+// refuses it. Those before it give back what they took.
 func (s *side) decide(e *event, m *match, r *http.Request) (o outcome) {
 	s.now, s.event = e.time, e
-	for _, b := range m.bound {
+	s.layers.taken = s.layers.taken[:0]
+	for i, b := range m.bound {
+		taken := len(s.layers.taken)
+		s.layers.deciding = b
 		b.Requests++
 		if s.pattern, s.values = m.pattern, m.values; b.quotas != "" {
 			s.pattern, s.values = b.quotas, nil
@@ -219,6 +228,9 @@ func (s *side) decide(e *event, m *match, r *http.Request) (o outcome) {
 			c.noteKey(e)
 		}
 		d, err := s.adapter.Decide(b.policy, r, s, 0)
+		if !d.Allowed {
+			s.layers.giveBack(m.bound[:i], taken)
+		}
 		if err != nil {
 			return outcome{undecided: true}
 		}

@@ -30,13 +30,15 @@ function used() {
 export function policyRows(table, choose, inspect) {
   return new Rows(table, (p) => p.name, (first) => {
     const button = el('button', { type: 'button', class: 'link text', 'aria-pressed': 'false', click: () => choose(first.name) }, visible(first.name));
+    const returned = el('span', { class: 'under dim', title: 'admitted here, and then refused by an inner rule set' });
     const requests = el('td', { class: 'number' }), refused = el('td', { class: 'number refused' }), full = used(), spark = sparkline();
-    const body = el('tbody', {}, el('tr', { class: 'policy' }, el('th', { scope: 'rowgroup' }, button), requests, refused,
+    const body = el('tbody', {}, el('tr', { class: 'policy' }, el('th', { scope: 'rowgroup' }, button, returned), requests, refused,
       el('td', {}, full.element), el('td', { class: 'wide' }, spark)));
     let rules = [], names = '';
     return { element: body, update(p) {
       count(requests, p.admitted + p.refused);
       count(refused, p.refused);
+      set(returned, p.given_back ? `${number(p.given_back)} given back` : '');
       full.update(p.full);
       drawSpark(spark, p.spark);
       const now = identity(p.rules.map((r) => [r.name, r.text, r.shadow]));

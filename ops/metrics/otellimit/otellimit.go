@@ -224,12 +224,16 @@ func Watch(provider metric.MeterProvider, limiters ...*limit.Limiter) error {
 
 // Attributes describes a decision in a span: the policy, result and mode of the metrics,
 // and, if a rule refused it, the rules and the seconds until the request would be
-// admitted. They have no keys. The prefix is "rate_limiting.". Observe sets them for HTTP
-// requests; after [limit.Policy.Take] or Wait, set them where the span is:
+// admitted. They have no keys. The prefix is "rate_limiting.". There are none for a decision
+// that is GivenBack, since the refusal of the inner set describes the request. Observe sets
+// them for HTTP requests; after [limit.Policy.Take] or Wait, set them where the span is:
 //
 //	d, err := policy.Take(ctx, request)
 //	trace.SpanFromContext(ctx).SetAttributes(otellimit.Attributes(d, err)...)
 func Attributes(d limit.Decision, err error) []attribute.KeyValue {
+	if d.GivenBack {
+		return nil
+	}
 	if err != nil && !d.Allowed {
 		return []attribute.KeyValue{attribute.String("rate_limiting.error", telemetry.Undecided)}
 	}

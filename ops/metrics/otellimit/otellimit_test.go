@@ -262,6 +262,34 @@ func (refusingMeter) Int64ObservableGauge(string, ...metric.Int64ObservableGauge
 	return nil, errors.New("no gauges")
 }
 
+// TestSpanOfLayers describes a request by the inner set that refuses it, and not by what the
+// outer one gives back.
+func TestSpanOfLayers(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test")
+	provider, reader := meters()
+	observe, err := otellimit.Observe(provider)
+	require.NoError(t, err)
+	limiter := limit.New(nil, &limit.Options{Observe: observe})
+	outer, err := limiter.Policy(limit.Named("outer", limit.Global(time.Hour, 10)))
+	require.NoError(t, err)
+	h := outer.Middleware(limiter.Limit(limit.Named("inner", limit.Global(time.Hour, 1)))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	for range 2 {
+		ctx, span := tracer.Start(t.Context(), "request")
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil).WithContext(ctx))
+		span.End()
+	}
+	refused := attribute.NewSet(spans.Ended()[1].Attributes()...)
+	for name, want := range map[attribute.Key]string{"policy": "inner", "result": "refused", "error": ""} {
+		value, _ := refused.Value("rate_limiting." + name)
+		assert.Equal(t, want, value.AsString(), name)
+	}
+	values := collect(t, reader)
+	assert.EqualValues(t, 1, values["rate_limiting.given_back{policy=outer}"])
+	assert.EqualValues(t, 2, values["rate_limiting.requests{mode=exact,policy=outer,result=admitted}"])
+	assert.EqualValues(t, 0, values["rate_limiting.errors{kind=unsettled}"])
+}
+
 // TestErrors returns the errors of a provider.
 func TestErrors(t *testing.T) {
 	_, err := otellimit.Observe(refusing{})

@@ -17,6 +17,8 @@
 //     it may replace said about each request. See operate.Comparisons.
 //   - rate_limiting_errors_total by kind: undecided (answered with 503), unsettled
 //     and lease_lost.
+//   - rate_limiting_given_back_total by policy: admitted requests that gave back what
+//     they took, since a rule set behind theirs refused them.
 //   - rate_limiting_decision_duration_seconds by mode, a histogram: the time that the
 //     store took for each decision.
 //   - rate_limiting_rule_used_ratio by policy and rule, a histogram: the part of the

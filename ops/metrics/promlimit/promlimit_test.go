@@ -129,20 +129,38 @@ func TestObserveOutcomes(t *testing.T) {
 			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 		}
 	}
+	application, err := limiter.Policy(limit.Named("application", limit.Global(time.Hour, 10)))
+	require.NoError(t, err)
+	route := application.Middleware(limiter.Limit(limit.Named("route", limit.Global(time.Hour, 1)))(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	for range 4 {
+		route.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	}
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP rate_limiting_agreement_total Verdicts of a shadow rule and of the rule that it may replace.
 # TYPE rate_limiting_agreement_total counter
 rate_limiting_agreement_total{policy="shadows",replaces="old",rule="new",verdict="both_admit"} 1
 rate_limiting_agreement_total{policy="shadows",replaces="old",rule="new",verdict="both_refuse"} 1
 rate_limiting_agreement_total{policy="shadows",replaces="old",rule="new",verdict="only_new_refuses"} 2
+# HELP rate_limiting_errors_total Requests that could not be decided or settled, or that lost a lease.
+# TYPE rate_limiting_errors_total counter
+rate_limiting_errors_total{kind="lease_lost"} 0
+rate_limiting_errors_total{kind="undecided"} 0
+rate_limiting_errors_total{kind="unsettled"} 0
+# HELP rate_limiting_given_back_total Admitted requests that gave back what they took, since a rule set behind theirs refused them.
+# TYPE rate_limiting_given_back_total counter
+rate_limiting_given_back_total{policy="application"} 3
 # HELP rate_limiting_requests_total Requests by what they met, and how that was decided.
 # TYPE rate_limiting_requests_total counter
+rate_limiting_requests_total{mode="exact",policy="application",result="admitted"} 4
 rate_limiting_requests_total{mode="exact",policy="degrades",result="admitted"} 1
 rate_limiting_requests_total{mode="exact",policy="degrades",result="degraded"} 3
 rate_limiting_requests_total{mode="exact",policy="marks",result="admitted"} 1
 rate_limiting_requests_total{mode="exact",policy="marks",result="marked"} 3
 rate_limiting_requests_total{mode="exact",policy="redirects",result="admitted"} 1
 rate_limiting_requests_total{mode="exact",policy="redirects",result="redirected"} 3
+rate_limiting_requests_total{mode="exact",policy="route",result="admitted"} 1
+rate_limiting_requests_total{mode="exact",policy="route",result="refused"} 3
 rate_limiting_requests_total{mode="exact",policy="shadows",result="admitted"} 3
 rate_limiting_requests_total{mode="exact",policy="shadows",result="refused"} 1
 # HELP rate_limiting_rule_marks_total Requests that a rule marked because it had no room.
@@ -151,7 +169,8 @@ rate_limiting_rule_marks_total{policy="marks",rule="m"} 3
 # HELP rate_limiting_shadow_refusals_total Requests that a shadow rule would have refused.
 # TYPE rate_limiting_shadow_refusals_total counter
 rate_limiting_shadow_refusals_total{policy="shadows",rule="new"} 3
-`), "rate_limiting_agreement_total", "rate_limiting_requests_total", "rate_limiting_rule_marks_total", "rate_limiting_shadow_refusals_total"))
+`), "rate_limiting_agreement_total", "rate_limiting_errors_total", "rate_limiting_given_back_total",
+		"rate_limiting_requests_total", "rate_limiting_rule_marks_total", "rate_limiting_shadow_refusals_total"))
 	problems, err := testutil.GatherAndLint(registry)
 	require.NoError(t, err)
 	assert.Empty(t, problems)
