@@ -120,8 +120,10 @@ func (f *function) expression() string {
 func (s *script) writeRare(f *function) {
 	f.dropped = true
 	call := regexp.MustCompile(`(^|[^\w.])` + regexp.QuoteMeta(f.name) + `\(`)
+	statement := regexp.MustCompile(`(?m)^ *` + regexp.QuoteMeta(f.name) + `\(`)
 	replace := func(text *string) {
 		if strings.Contains(*text, f.name+"(") { // cheaper than the expression
+			*text = statement.ReplaceAllString(*text, "do end "+f.name+"(") // or it might go on with the line before
 			*text = call.ReplaceAllString(*text, "${1}("+strings.ReplaceAll(f.expression(), "$", "$$")+")(")
 		}
 	}

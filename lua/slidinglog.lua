@@ -25,7 +25,8 @@ local function load_mixed(rule, now, k, value)
     if #value >= CUT then value = call('GET', keys[k]) end
     local s = whole_log(value, rule, now)
     if s then
-      redated[k] = s.ahead; show_log(rule, now, k, s)
+      redated[k] = s.ahead
+      show_log(rule, now, k, s)
     else
       problem[k] = WRONG_VALUE
       values[k], firsts[k], room[k], taken[k], more[k], reset[k] = '', 1, 0, 0, 0, 0
