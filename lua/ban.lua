@@ -160,7 +160,7 @@ local function decode_ban(value, rule, now)
   return s
 end
 
-local ban = small{decode = decode_ban, step = take_strikes, later = ban_after, encode = encode_ban}
+local ban = small(decode_ban, take_strikes, ban_after, encode_ban)
 algorithms[8] = ban
 
 function ban.prepare(rule, params)

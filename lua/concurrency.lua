@@ -100,7 +100,7 @@ local function decode_leases(value, rule, now)
   return s
 end
 
-local leases = small{decode = decode_leases, step = take_leases, later = leases_after, encode = encode_leases}
+local leases = small(decode_leases, take_leases, leases_after, encode_leases)
 algorithms[7] = leases
 
 function leases.prepare(rule, params) rule.head, rule.ids = sub(params, 1, 6), sub(params, 7) end

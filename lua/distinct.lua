@@ -137,7 +137,7 @@ local function decode_values(value, rule, now)
   return s
 end
 
-local distinct = small{decode = decode_values, step = show_value, later = values_after, encode = encode_values}
+local distinct = small(decode_values, show_value, values_after, encode_values)
 algorithms[9] = distinct
 
 function distinct.prepare(rule, params) rule.head, rule.ids = sub(params, 1, 8), sub(params, 9) end

@@ -162,7 +162,7 @@ local function decode_window(value, rule, now)
   return s
 end
 
-fixed_window = small{decode = decode_window, step = take_window, later = window_after, encode = encode_window}
+fixed_window = small(decode_window, take_window, window_after, encode_window)
 algorithms[1] = fixed_window
 
 function fixed_window.prepare(rule, params)

@@ -141,7 +141,7 @@ local function decode_cells(value, rule, now)
   return s
 end
 
-cells = small{decode = decode_cells, step = take_cells, later = cells_after, encode = encode_cells}
+cells = small(decode_cells, take_cells, cells_after, encode_cells)
 algorithms[2] = cells
 
 function cells.prepare(rule, params) rule.cells = tonumber(params) end

@@ -119,7 +119,7 @@ local function decode_counter(value, rule, now)
   return s
 end
 
-counter = small{decode = decode_counter, step = take_counter, later = counter_after, encode = encode_counter}
+counter = small(decode_counter, take_counter, counter_after, encode_counter)
 algorithms[3] = counter
 
 function counter.refuse(rule, k)
