@@ -13,6 +13,7 @@
 
 local MAX_LEVEL = 40
 
+-- @rare
 local function length_of_bar(first, longest, level)
   local length = first
   for _ = 2, level do
@@ -21,32 +22,36 @@ local function length_of_bar(first, longest, level)
   return length < longest and length or longest
 end
 
-local function larger(a, b) return a > b and a or b end
-
--- when the last bar is forgotten
-local function bar_forgotten(s) return s.begins + length_of_bar(s.bar, s.longest, s.level) + s.longest end
-
--- when the last bar ends for this version
-local function bar_ends(s)
-  local ends = s.begins + length_of_bar(s.rule.bar, s.rule.longest, s.level)
-  return s.head == s.rule.head and ends or math.min(ends, bar_forgotten(s))
+-- @rare
+-- finds when the last bar ends for this version, and when no version remembers it
+local function date_bar(s)
+  local rule, kept = s.rule, s.kept
+  s.ends = s.begins + length_of_bar(rule.bar, rule.longest, s.level)
+  s.forgotten = s.ends + rule.longest
+  if kept ~= rule then
+    s.forgotten = s.begins + length_of_bar(kept.bar, kept.longest, s.level) + kept.longest
+    if s.forgotten < s.ends then s.ends = s.forgotten end
+  end
 end
 
 -- when the key is new again
 local function ban_expires(s)
-  local at, size = s.level > 0 and bar_forgotten(s) or 0, #s.strikes
-  return size > 0 and larger(at, u56(s.strikes, size - 6) + s.window) or at
+  local at, size = s.forgotten, #s.strikes
+  if size == 0 then return at end
+  local left = u56(s.strikes, size - 6) + s.kept.window
+  return left > at and left or at
 end
 
 -- the n oldest strikes that count must leave, or the bar must end
 local function ban_after(s, n)
   local rule = s.rule
-  if s.barred then return bar_ends(s) - s.now end
-  local at = u56(s.strikes, (s.first + n - 1)*7 + 1) + rule.window
-  if s.window < rule.window then at = math.min(at, ban_expires(s)) end
+  if s.ends > s.now then return s.ends - s.now end
+  local at = u56(s.strikes, #s.strikes - (rule.limit - s.room - n + 1)*7 + 1) + rule.window
+  if s.kept.window < rule.window then at = math.min(at, ban_expires(s)) end
   return at - s.now
 end
 
+-- @rare
 local function drop_strikes(s, n)
   if n > 0 then s.strikes = sub(s.strikes, n*7 + 1) end
 end
@@ -55,58 +60,70 @@ end
 local function ban_outlook(s)
   local rule, strikes, now = s.rule, s.strikes, s.now
   local limit, size, left = rule.limit, #strikes / 7, 0
-  s.barred = s.level > 0 and bar_ends(s) > now
-  if size > 0 and u56(strikes, 1) <= now - rule.window then left = records_until(strikes, 7, now - rule.window) end
-  if s.window < rule.window and ban_expires(s) <= now then left = size end
-  s.left, s.first = left, larger(size - limit + 1, left) -- only a strike bars, not a lowered limit
-  s.used = s.barred and limit or size - s.first
-  s.room, s.more, s.reset = limit - s.used, 0, 0
-  if s.used > 0 then s.more, s.reset = ban_after(s, 1), ban_after(s, s.used) end
+  if size > 0 then
+    if u56(strikes, 1) <= now - rule.window then left = records_until(strikes, 7, now - rule.window) end
+    if s.kept.window < rule.window and ban_expires(s) <= now then left = size end
+  end
+  s.left, s.room, s.more, s.reset = left, limit - size + left, 0, 0
+  if s.room < 1 then s.room = 1 end -- only a strike bars, not a lowered limit
+  if s.ends > now then
+    s.room, s.more, s.reset = 0, s.ends - now, s.ends - now
+  elseif s.room < limit then
+    s.more = ban_after(s, 1)
+    s.reset = ban_after(s, limit - s.room)
+  end
 end
 
 -- @rare
-local function widen_ban(s)
-  local rule = s.rule
-  s.limit, s.window = larger(s.limit, rule.limit), larger(s.window, rule.window)
-  s.bar, s.longest = larger(s.bar, rule.bar), larger(s.longest, rule.longest)
-  s.head = sub(be24(s.limit), 2) .. be48(s.window) .. be48(s.bar) .. be48(s.longest)
-end
+local function forget_bar(s) s.level, s.begins, s.ends, s.forgotten = 0, 0, 0, 0 end
 
-local function forget_bar(s, at)
-  if s.level > 0 and bar_forgotten(s) <= at then s.level, s.begins = 0, 0 end
+-- @rare
+local function widen_ban(s, is_new)
+  local rule, kept, most = s.rule, s.kept, math.max
+  if is_new then
+    kept = rule
+  else
+    kept = {limit = most(kept.limit, rule.limit), window = most(kept.window, rule.window), bar = most(kept.bar, rule.bar),
+      longest = most(kept.longest, rule.longest)}
+    kept.head = sub(be24(kept.limit), 2) .. sub(be56(kept.window), 2) .. sub(be56(kept.bar), 2) .. sub(be56(kept.longest), 2)
+    if kept.head == rule.head then kept = rule end
+  end
+  s.kept = kept
+  if s.level > 0 then date_bar(s) end
 end
 
 -- remembers the version, and forgets the last bar if none did at a time. Of a key that is
 -- new again, it keeps only strikes that counted then.
 local function keep_strikes(s, at)
-  local other = s.head ~= s.rule.head
+  local other = s.kept ~= s.rule
   local is_new = (other or s.left * 7 == #s.strikes) and ban_expires(s) <= s.now
-  forget_bar(s, at)
-  if is_new then
-    drop_strikes(s, records_until(s.strikes, 7, at - s.window))
-    if other then s.limit, s.window, s.bar, s.longest = 0, 0, 0, 0 end
-  end
-  if other then widen_ban(s) end
+  if s.level > 0 and s.forgotten <= at then forget_bar(s) end
+  if is_new then drop_strikes(s, records_until(s.strikes, 7, at - s.kept.window)) end
+  if other then widen_ban(s, is_new) end
 end
 
+-- @rare
 local function begin_bar(s, at)
   s.level, s.begins = s.level < MAX_LEVEL and s.level + 1 or MAX_LEVEL, at
-  drop_strikes(s, records_until(s.strikes, 7, bar_ends(s) - 1))
+  date_bar(s)
+  drop_strikes(s, records_until(s.strikes, 7, s.ends - 1))
 end
 
 local function take_strikes(s, n)
+  local rule = s.rule
   keep_strikes(s, s.now)
-  if s.used + n >= s.rule.limit then
+  if s.room <= n then
     begin_bar(s, s.now)
   else
-    drop_strikes(s, larger(s.window == s.rule.window and s.left or records_until(s.strikes, 7, s.now - s.window), #s.strikes / 7 + n - s.limit))
-    s.strikes = s.strikes .. rep(be56(s.now), n)
+    local kept = s.kept
+    local left = kept.window == rule.window and s.left or records_until(s.strikes, 7, s.now - kept.window)
+    s.strikes = sub(s.strikes, math.max(left, #s.strikes / 7 + n - kept.limit)*7 + 1) .. rep(be56(s.now), n)
   end
   ban_outlook(s)
 end
 
 local function encode_ban(s)
-  return 'K' .. char(s.level) .. be56(s.begins) .. s.head .. s.strikes, larger(0, ban_expires(s) - s.now)
+  return 'K' .. char(s.level) .. be56(s.begins) .. s.kept.head .. s.strikes, math.max(0, ban_expires(s) - s.now)
 end
 
 local function is_ban(value)
@@ -114,34 +131,36 @@ local function is_ban(value)
 end
 
 local function decode_ban(value, rule, now)
-  local s = {rule = rule, now = now, level = 0, begins = 0, strikes = '', limit = 0, window = 0, bar = 0, longest = 0, head = ''}
-  if value then
-    if not is_ban(value) then return nil end
-    local strikes, head = sub(value, 30), sub(value, 10, 29)
-    s.level, s.strikes, s.head = byte(value, 2), strikes, head
-    if s.level > 0 then s.begins = u56(value, 3) end
-    if head == rule.head then
-      s.limit, s.window, s.bar, s.longest = rule.limit, rule.window, rule.bar, rule.longest
-    else
-      s.limit, s.window, s.bar, s.longest = byte(head, 1)*256 + byte(head, 2), u48(head, 3), u48(head, 9), u48(head, 15)
-    end
-    if s.level > 0 and s.begins > now then s.begins, s.redated = now, true end
-    if strikes ~= '' and u56(strikes, #strikes - 6) > now then
-      local upto = records_until(strikes, 7, now)
-      s.strikes, s.redated = sub(strikes, 1, upto*7) .. rep_many(be56(now), #strikes / 7 - upto), true
-    end
+  -- all fields, since a table that grows costs more than it
+  local s = {rule = rule, kept = rule, now = now, level = 0, begins = 0, ends = 0, forgotten = 0, strikes = '', left = 0,
+    room = rule.limit, more = 0, reset = 0}
+  if not value then return s end
+  if not is_ban(value) then return nil end
+  local strikes, head = sub(value, 30), sub(value, 10, 29)
+  if head ~= rule.head then
+    s.kept = {limit = byte(head, 1)*256 + byte(head, 2), window = u48(head, 3), bar = u48(head, 9), longest = u48(head, 15), head = head}
+  end
+  s.strikes, s.level = strikes, byte(value, 2)
+  if s.level > 0 then
+    s.begins = u56(value, 3)
+    if s.begins > now then s.begins, s.redated = now, true end
+    date_bar(s)
+  end
+  if strikes ~= '' and u56(strikes, #strikes - 6) > now then
+    local upto = records_until(strikes, 7, now)
+    s.strikes, s.redated = sub(strikes, 1, upto*7) .. rep_many(be56(now), #strikes / 7 - upto), true
   end
   ban_outlook(s)
   if s.redated then
     keep_strikes(s, now)
     -- a bar that is in force again came before them
-    drop_strikes(s, s.level > 0 and bar_ends(s) > now and #s.strikes / 7 or records_until(s.strikes, 7, now - s.window))
+    drop_strikes(s, s.ends > now and #s.strikes / 7 or records_until(s.strikes, 7, now - s.kept.window))
     ban_outlook(s)
   end
   return s
 end
 
-local ban = small{decode = decode_ban, step = take_strikes, later = ban_after, encode = encode_ban}
+local ban = small(decode_ban, take_strikes, ban_after, encode_ban)
 algorithms[8] = ban
 
 function ban.prepare(rule, params)
@@ -159,7 +178,7 @@ end
 -- Takes strikes of a time, unless a bar ended since. If they, or one behind them, would
 -- have been enough for a bar, it began then.
 function ban.owe(s, n, at)
-  if s.level > 0 and at < bar_ends(s) then return false end
+  if at < s.ends then return false end
   keep_strikes(s, at)
   local rule, i = s.rule, records_until(s.strikes, 7, at)
   local strikes = sub(s.strikes, 1, 7*i) .. rep(be56(at), math.min(n, rule.limit)) .. sub(s.strikes, 7*i + 1)
@@ -167,13 +186,13 @@ function ban.owe(s, n, at)
   for j = 7*i + 1, #strikes, 7 do
     local first, last = j - 7*(rule.limit - 1), u56(strikes, j)
     if first > 0 and last - u56(strikes, first) < rule.window then
-      forget_bar(s, last)
+      if s.forgotten <= last then forget_bar(s) end
       begin_bar(s, last)
       return true
     end
   end
-  forget_bar(s, s.now)
-  drop_strikes(s, larger(records_until(strikes, 7, at - s.window), rule.window < s.window and #strikes / 7 - s.limit or 0))
+  if s.forgotten <= s.now then forget_bar(s) end
+  drop_strikes(s, math.max(records_until(strikes, 7, at - s.kept.window), rule.window < s.kept.window and #strikes / 7 - s.kept.limit or 0))
   return true
 end
 

@@ -109,7 +109,7 @@ local function decode_bucket(value, rule, now)
   return s
 end
 
-local bucket = small{decode = decode_bucket, step = take_bucket, later = bucket_after, encode = encode_bucket}
+local bucket = small(decode_bucket, take_bucket, bucket_after, encode_bucket)
 
 function bucket.prepare(rule, params)
   local burst, missing = string.match(params, '^(%d+),?(%d*)$')

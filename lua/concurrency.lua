@@ -12,6 +12,7 @@
 
 local LEASE = 18
 
+-- @rare
 -- the leases of a value from a place on, all made to end at a time
 local function leases_ending(leases, from, ends)
   local out, stamp = {}, be56(ends)
@@ -29,11 +30,11 @@ local function leases_after(s, n)
 end
 
 local function leases_outlook(s)
-  local room = s.rule.limit - s.used
+  local room, leases, now = s.rule.limit - s.used, s.leases, s.now
   s.room, s.more, s.reset = room, 0, 0
   if s.used > 0 then
-    s.reset = u56(s.leases, #s.leases - LEASE + 1) - s.now
-    s.more = leases_after(s, room < 0 and 1 - room or 1)
+    s.reset = u56(leases, #leases - LEASE + 1) - now
+    s.more = room < 0 and leases_after(s, 1 - room) or u56(leases, 1) - now
   end
 end
 
@@ -55,7 +56,7 @@ local function add_leases(s, ends, list, n)
     s.leases = sub(s.leases, 1, last) .. list .. sub(s.leases, last + 1)
   end
   s.used = s.used + n
-  if s.rule.window > s.longest then s.longest, s.head = s.rule.window, s.rule.head end
+  if s.longest.window < s.rule.window then s.longest = s.rule end
 end
 
 local function take_leases(s, n)
@@ -65,7 +66,7 @@ local function take_leases(s, n)
 end
 
 local function encode_leases(s)
-  return 'J' .. be24(s.used) .. s.head .. s.leases, u56(s.leases, #s.leases - LEASE + 1) - s.now
+  return 'J' .. be24(s.used) .. s.longest.head .. s.leases, u56(s.leases, #s.leases - LEASE + 1) - s.now
 end
 
 -- whether the units are those of the leases and the last of these is to end, as
@@ -76,28 +77,30 @@ local function adds_up(s)
 end
 
 local function decode_leases(value, rule, now)
-  local s = {rule = rule, now = now, used = 0, longest = 0, head = rule.head, ended = '', leases = ''}
+  -- all fields, since a table that grows takes longer
+  local s = {rule = rule, longest = rule, now = now, used = 0, ended = '', leases = '', room = 0, more = 0, reset = 0, id = ''}
   if value then
     if #value < 10 or (#value - 10) % LEASE ~= 0 or byte(value, 1) ~= 74 then return nil end
-    local used, i, head, longest = u24(value, 2), 11, sub(value, 5, 10), rule.window
-    if head ~= rule.head then longest = u48(head, 1) end
+    local used, i, head, longest = u24(value, 2), 11, sub(value, 5, 10), rule
+    if head ~= rule.head then longest = {window = u48(head, 1), head = head} end
     while i < #value and u56(value, i) <= now do
       used, i = used - u24(value, i + 15), i + LEASE
     end
     s.used, s.ended, s.leases = used, sub(value, 11, i - 1), sub(value, i)
     if not adds_up(s) then return nil end
-    if used > 0 then s.longest, s.head = longest, head end
-    local j, last = #s.leases + 1, now + longest
-    while j > 1 and u56(s.leases, j - LEASE) > last do j = j - LEASE end
-    if j <= #s.leases then
-      s.leases, s.ended, s.redated = sub(s.leases, 1, j - 1) .. leases_ending(s.leases, j, last), '', true
-    end
+    if used > 0 then s.longest = longest end
   end
   leases_outlook(s)
+  if s.reset > s.longest.window then -- the clock has stepped back
+    local last = now + s.longest.window
+    local upto = leases_until(s.leases, last)
+    s.leases, s.ended, s.redated = sub(s.leases, 1, upto) .. leases_ending(s.leases, upto + 1, last), '', true
+    leases_outlook(s)
+  end
   return s
 end
 
-local leases = small{decode = decode_leases, step = take_leases, later = leases_after, encode = encode_leases}
+local leases = small(decode_leases, take_leases, leases_after, encode_leases)
 algorithms[7] = leases
 
 function leases.prepare(rule, params) rule.head, rule.ids = sub(params, 1, 6), sub(params, 7) end

@@ -26,6 +26,7 @@ local function find_id(ids, id, left)
   return i
 end
 
+-- @rare
 -- the times and the ids without the one that find_id found
 local function without(times, ids, i)
   local at = (i - 2) / 9 * 7
@@ -34,36 +35,46 @@ end
 
 -- the n oldest values must leave, or the key must be new again
 local function values_after(s, n)
-  local rule = s.rule
+  local rule, kept = s.rule, s.kept
   local at = u56(s.times, (s.left + n - 1)*7 + 1) + rule.window
-  if s.window < rule.window then at = math.min(at, u56(s.times, #s.times - 6) + s.window) end
+  if kept ~= rule and kept.window < rule.window then at = math.min(at, u56(s.times, #s.times - 6) + kept.window) end
   return at - s.now
 end
 
 -- finds what has left the window, and what that leaves
 local function values_outlook(s)
-  local times, window = s.times, s.rule.window
-  s.left = times ~= '' and u56(times, 1) <= s.now - window and records_until(times, 7, s.now - window) or 0
-  s.used = #times / 7 - s.left
-  s.room, s.more, s.reset = s.rule.limit - s.used, 0, 0
-  if s.used > 0 then s.more, s.reset = values_after(s, s.room < 0 and 1 - s.room or 1), values_after(s, s.used) end
+  local times, limit, since = s.times, s.rule.limit, s.now - s.rule.window
+  local left = times ~= '' and u56(times, 1) <= since and records_until(times, 7, since) or 0
+  local used = #times / 7 - left
+  s.left, s.room, s.more, s.reset = left, limit - used, 0, 0
+  if used > 0 then
+    s.more = values_after(s, used > limit and 1 + used - limit or 1)
+    s.reset = values_after(s, used)
+  end
 end
 
+-- @rare
 local function drop_values(s, n)
-  if n > 0 then s.times, s.ids = sub(s.times, n*7 + 1), sub(s.ids, n*9 + 1) end
+  s.times, s.ids = sub(s.times, n*7 + 1), sub(s.ids, n*9 + 1)
 end
 
 -- @rare
 local function widen_values(s)
-  s.limit, s.window = math.max(s.limit, s.rule.limit), math.max(s.window, s.rule.window)
-  s.head = sub(be24(s.limit), 2) .. be48(s.window)
+  local rule = s.rule
+  local limit = math.max(s.kept.limit, rule.limit)
+  local window = math.max(s.kept.window, rule.window)
+  local head = sub(be24(limit), 2) .. sub(be56(window), 2)
+  s.kept = head == rule.head and rule or {limit = limit, window = window, head = head}
 end
 
 -- remembers the version, and drops the values that none counts any more
 local function keep_values(s)
-  local rule = s.rule
-  if s.head ~= rule.head then widen_values(s) end
-  drop_values(s, s.window == rule.window and s.left or records_until(s.times, 7, s.now - s.window))
+  local rule, left = s.rule, s.left
+  if s.kept ~= rule then
+    widen_values(s)
+    left = records_until(s.times, 7, s.now - s.kept.window)
+  end
+  if left > 0 then drop_values(s, left) end
 end
 
 -- shows a value at a time
@@ -82,7 +93,7 @@ local function put_value(s, id, at)
     s.times = sub(s.times, 1, 7*behind) .. be56(at) .. sub(s.times, 7*behind + 1)
     s.ids = sub(s.ids, 1, 9*behind) .. again .. id .. sub(s.ids, 9*behind + 1)
   end
-  drop_values(s, #s.times / 7 - s.limit)
+  if #s.times > 7*s.kept.limit then drop_values(s, #s.times / 7 - s.kept.limit) end
 end
 
 local function show_value(s)
@@ -91,7 +102,7 @@ local function show_value(s)
 end
 
 local function encode_values(s)
-  return 'L' .. s.head .. s.times .. s.ids, u56(s.times, #s.times - 6) + s.window - s.now
+  return 'L' .. s.kept.head .. s.times .. s.ids, u56(s.times, #s.times - 6) + s.kept.window - s.now
 end
 
 -- the times and the ids of a value, or nil if no script wrote it
@@ -102,19 +113,20 @@ local function columns(value)
 end
 
 local function decode_values(value, rule, now)
-  local s = {rule = rule, now = now, times = '', ids = '', limit = 0, window = 0, head = ''}
+  -- all fields, since a table that grows takes longer
+  local s = {rule = rule, kept = rule, now = now, times = '', ids = '', id = '', left = 0, room = rule.limit, more = 0, reset = 0}
   if value then
     local times, ids = columns(value)
     if not times then return nil end
-    local newest, limit, window, head = u56(times, #times - 6), rule.limit, rule.window, sub(value, 2, 9)
-    if head ~= rule.head then limit, window = byte(head, 1)*256 + byte(head, 2), u48(head, 3) end
-    if window == 0 then return nil end
+    local newest, kept, head = u56(times, #times - 6), rule, sub(value, 2, 9)
+    if head ~= rule.head then kept = {limit = byte(head, 1)*256 + byte(head, 2), window = u48(head, 3), head = head} end
+    if kept.window == 0 then return nil end
     if newest > now then
       local upto = records_until(times, 7, now)
       times, newest, s.redated = sub(times, 1, upto*7) .. rep_many(be56(now), #times / 7 - upto), now, true
     end
-    if newest + window > now then -- or the key is new again
-      s.times, s.ids, s.limit, s.window, s.head = times, ids, limit, window, head
+    if newest + kept.window > now then -- or the key is new again
+      s.times, s.ids, s.kept = times, ids, kept
     end
   end
   values_outlook(s)
@@ -125,7 +137,7 @@ local function decode_values(value, rule, now)
   return s
 end
 
-local distinct = small{decode = decode_values, step = show_value, later = values_after, encode = encode_values}
+local distinct = small(decode_values, show_value, values_after, encode_values)
 algorithms[9] = distinct
 
 function distinct.prepare(rule, params) rule.head, rule.ids = sub(params, 1, 8), sub(params, 9) end
@@ -146,7 +158,7 @@ end
 -- @debt
 -- Shows a value at a time, unless no version counts it any more.
 function distinct.owe(s, n, at, id)
-  if id == NO_VALUE or s.now - at >= math.max(s.rule.window, s.window) then return false end
+  if id == NO_VALUE or s.now - at >= math.max(s.rule.window, s.kept.window) then return false end
   put_value(s, id, at)
   return true
 end

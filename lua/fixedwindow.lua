@@ -66,7 +66,7 @@ local fixed_window
 -- @rare
 -- what grids.lua needs
 local function window_grids()
-  local as = {}
+  local as = {outlook = nil, span = nil, above = nil, grid = nil, fill = nil, add = nil, owes = nil, give = nil} -- reserves space
 
   -- how long a window with a mark may be, and its kind
   local function window_of(value)
@@ -101,7 +101,7 @@ local function window_grids()
     if window < 1 or window > 31622400000000 then return nil end
     local form, ends, count = sub(value, 1, 7), u56(value, 8), u48(value, 15)
     return {value = value, rule = {as = fixed_window, limit = 0, window = window, kind = kind, ends = ends, form = form},
-      mine = form == rule.form, last = u56(value, 21), ends = count > 0 and ends or 0, span = window, holds = count}
+      mine = form == rule.form, last = u56(value, 21), ends = count > 0 and ends or 0, span = window, holds = count, came = nil, used = nil}
   end
 
   -- A window of the key's own began with the last unit.
@@ -143,7 +143,10 @@ local function decode_window(value, rule, now)
   if not from then return nil, WRONG_CLOCK end
   local s = {rule = rule, now = now, to = to, used = 0, room = rule.limit, more = 0, reset = 0, taken = nil}
   if value then
-    if #value ~= 27 or sub(value, 1, 7) ~= rule.form then return decode_grids(window_grids(), value, rule, now) end
+    if #value ~= 27 or sub(value, 1, 7) ~= rule.form then
+      rule.grids = rule.grids or window_grids()
+      return decode_grids(rule.grids, value, rule, now)
+    end
     local count = u48(value, 15)
     if count > 0 and rule.kind == OWN then
       local ends = u56(value, 8)
@@ -162,7 +165,7 @@ local function decode_window(value, rule, now)
   return s
 end
 
-fixed_window = small{decode = decode_window, step = take_window, later = window_after, encode = encode_window}
+fixed_window = small(decode_window, take_window, window_after, encode_window)
 algorithms[1] = fixed_window
 
 function fixed_window.prepare(rule, params)

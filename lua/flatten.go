@@ -22,13 +22,15 @@ import (
 //     whose functions have no definition of the form "function x.load(…)", or one
 //     with a return that is not marked rare, are called as before.
 //   - A function that the script does not name any more is left out.
+//   - A local in capitals that is a number becomes the number, since a local costs each
+//     function that names it.
 //
 // flatten panics on a text that it cannot rewrite, which is a mistake in the files. It does
 // not see a body that is written where a name of the top level means something else:
 // TestFlattened in package redisstore compares what both texts decide.
 func flatten(text string) string {
 	s := &script{}
-	s.read(marked.ReplaceAllString(commentLine.ReplaceAllString(text, ""), "\n"))
+	s.read(writeConstants(marked.ReplaceAllString(commentLine.ReplaceAllString(text, ""), "\n")))
 	for _, f := range s.functions {
 		if f.rare {
 			s.writeRare(f)
@@ -46,11 +48,32 @@ func flatten(text string) string {
 var (
 	commentLine = regexp.MustCompile(`(?m)^ *--(?: [^@].*|| @(?:needs|value|returned).*)\n`)
 	marked      = regexp.MustCompile(` -- @(?:extra|several|debt)\n`)
+	constants   = regexp.MustCompile(`(?m)^local ([A-Z_]+(?:, [A-Z_]+)*) = (\d+(?:, \d+)*)(?: --.*)?\n`)
 	definition  = regexp.MustCompile(`(?ms)^(-- @rare\n)?(local )?function ([\w.]+)\(([^)\n]*)\)(?:\n(.*?)^| ([^\n]*) )end\n`)
+	capitals    = regexp.MustCompile(`\b[A-Z_]+\b`)
 	eachLine    = regexp.MustCompile(`(?m)^ *(?:if rule\.as\.\w+ then |(\w+) = )?rule\.as\.(\w+)\((.*?)\)(?: end)? -- @each\n`)
 	inlineLine  = regexp.MustCompile(`(?m)^ *([\w.]+)\((.*?)\) -- @inline\n`)
 	registered  = regexp.MustCompile(`(?m)^algorithms\[\d+\] = (\w+)$`)
 )
+
+// writeConstants writes the numbers that locals in capitals are where these are named.
+func writeConstants(text string) string {
+	numbers := make(map[string]string)
+	text = constants.ReplaceAllStringFunc(text, func(line string) string {
+		m := constants.FindStringSubmatch(line)
+		values := strings.Split(m[2], ", ")
+		for i, name := range strings.Split(m[1], ", ") {
+			numbers[name] = values[i]
+		}
+		return ""
+	})
+	return capitals.ReplaceAllStringFunc(text, func(name string) string {
+		if n, known := numbers[name]; known {
+			return n
+		}
+		return name
+	})
+}
 
 // A script is the text of a script in parts: what is behind each function, and the
 // functions, which are all at the top level.
@@ -120,8 +143,10 @@ func (f *function) expression() string {
 func (s *script) writeRare(f *function) {
 	f.dropped = true
 	call := regexp.MustCompile(`(^|[^\w.])` + regexp.QuoteMeta(f.name) + `\(`)
+	statement := regexp.MustCompile(`(?m)^ *` + regexp.QuoteMeta(f.name) + `\(`)
 	replace := func(text *string) {
 		if strings.Contains(*text, f.name+"(") { // cheaper than the expression
+			*text = statement.ReplaceAllString(*text, "do end "+f.name+"(") // or it might go on with the line before
 			*text = call.ReplaceAllString(*text, "${1}("+strings.ReplaceAll(f.expression(), "$", "$$")+")(")
 		}
 	}

@@ -39,7 +39,7 @@ func EncodeLeases(prefix, now string, grace int, renew bool, charges []core.Char
 	}
 	args = append(args, now, grace, act)
 	for i := range groups {
-		args = append(args, groups[i].window, groups[i].ids)
+		args = append(args, number(groups[i].window, 6), groups[i].ids)
 		at = append(at, groups[i].at...)
 	}
 	return keys, args, at

@@ -6,7 +6,7 @@
 -- ARGV[1]   now in us since the epoch; '' for the time of Redis, as always but in tests
 -- ARGV[2]   ms that each key outlives its last lease
 -- ARGV[3]   '1' to renew, '0' to release
--- ARGV[4…]  for each key: how long a lease lives, us; the ids of leases, 8 bytes each
+-- ARGV[4…]  for each key: how long a lease lives, us:6; the ids of leases, 8 bytes each
 -- reply     for each id, in order: 1 if the lease was held, 0 if not; below 0 what is
 --           wrong with its key: -1 a value of another type, -2 a value that no
 --           script wrote
@@ -63,8 +63,8 @@ local function touch(k, s, ids)
 end
 
 for k = 1, #keys do
-  local rule = {first = k, last = k, limit = 0, window = tonumber(ARGV[2*k + 2]), as = leases}
-  rule.head = be48(rule.window)
+  local head = ARGV[2*k + 2]
+  local rule = {first = k, last = k, limit = 0, window = u48(head, 1), head = head, as = leases}
   local ids = ARGV[2*k + 3]
   leases.load(rule, now)
   if problem[k] then

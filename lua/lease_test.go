@@ -24,7 +24,7 @@ func TestEncodeLeases(t *testing.T) {
 
 	keys, args, at := EncodeLeases("limit", "", 1, true, leased(1)[1:])
 	assert.Equal(t, []string{"limit:1:{p}:b:all"}, keys)
-	assert.Equal(t, []any{"", 1, 1, int64(2_000_000), []byte("\x00\x00\x00\x00\x00\x00\x00\x01")}, args)
+	assert.Equal(t, []any{"", 1, 1, "\x00\x00\x00\x1e\x84\x80", []byte("\x00\x00\x00\x00\x00\x00\x00\x01")}, args)
 	assert.Equal(t, []int{0}, at)
 	_, args, _ = EncodeLeases("limit", "123", 1, false, leased(1)[1:])
 	assert.Equal(t, []any{"123", 1, 0}, args[:3])
@@ -40,8 +40,8 @@ func TestEncodeLeases(t *testing.T) {
 	}
 	keys, args, at = EncodeLeases("limit", "", 1, true, mixed)
 	assert.Equal(t, []string{"limit:1:{p}:b:k", "limit:1:{p}:b:l", "limit:1:{p}:b:k", "limit:1:{p}:b:k"}, keys)
-	assert.Equal(t, []any{int64(2_000_000), []byte("\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x03")}, args[3:5])
-	assert.Equal(t, []any{int64(1_000_000), []byte("\x00\x00\x00\x00\x00\x00\x00\x04")}, args[7:9])
+	assert.Equal(t, []any{"\x00\x00\x00\x1e\x84\x80", []byte("\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x03")}, args[3:5])
+	assert.Equal(t, []any{"\x00\x00\x00\x0f\x42\x40", []byte("\x00\x00\x00\x00\x00\x00\x00\x04")}, args[7:9])
 	assert.Equal(t, []int{0, 2, 1, 3, 4}, at)
 	held, err := DecodeLeases([]int64{1, 0, 1, 0, 1}, at, "limit", mixed)
 	require.NoError(t, err)

@@ -8,7 +8,7 @@
 -- string  head  tick:W …  above:7-W       one tick for each unit, oldest first; at most 128
 -- head    'A' limit:1 window:3, W = 4;  'B' limit:1 window:5, W = 6;  windows in ms
 --         'M' limit:3 window:6, W = 4;  'N' limit:3 window:6, W = 6;  windows in us, for
---         those that are no whole ms, and for limits above 255
+--         those that are no whole ms, and for limits above 128
 -- W       4 for windows below 2^32 us (71.5 min), or else 6
 -- tick    the time of a unit modulo 2^(8W); the newest is less than 2^(8W) later
 -- above   the bytes of the time of the newest unit that its tick does not have
@@ -121,7 +121,7 @@ local function value_of(limit, window, ticks, newest, most)
   if #ticks > most*width then
     return ring_of(limit, window, ticks, oldest_of(ticks, width, newest), newest), 2*window
   end
-  if limit > 255 or window % 1000 ~= 0 then
+  if limit > 128 or window % 1000 ~= 0 then
     head = (width == 4 and 'M' or 'N') .. be24(limit) .. sub(be56(window), 2)
   else
     head = (width == 4 and 'A' or 'B') .. char(limit) .. sub(be56(window / 1000), width == 4 and 5 or 3)
@@ -131,7 +131,7 @@ end
 
 -- What the script knows of a log that is a ring, or that another version wrote, by its key:
 --
---   key, head        of a ring that this call may write where it is: its first bytes
+--   key, stays       of a ring; and whether this call may write it where it is
 --   width, size, cursor, oldest, newest    of the value; the size only of a ring
 --   limit, window    those to write; the limit is the size if there is none
 --   live, own        units that are kept, and how many of the newest count for this version;
@@ -139,8 +139,7 @@ end
 --   slots, from      ticks that were read, and the number of the first of them
 --   expires, more    when the key is new again, unless this call puts it off; and the `more`
 --                    of state.lua if it does
-local mixed = {}
-local several = false -- whether there are any
+local mixed -- nil if there is none, since an empty table costs a lone call 1 %
 
 -- @rare without ring.lua
 -- the time of the j-th oldest unit that is kept, from 0. Slots are read by the dozen, since
@@ -268,7 +267,7 @@ local function write_ring(s, n, now, stamp, grace)
   local length = call('SETRANGE', s.key, 30 + cursor*width, n == 1 and tick or rep_many(tick, n < ahead and n or ahead))
   if n < ahead and length == 30 + (cursor + n)*width then grow(s, n, ttl) end
   if n > ahead then call('SETRANGE', s.key, '30', rep_many(tick, n - ahead)) end
-  call('SETRANGE', s.key, '0', s.head .. be24((cursor + n) % size) .. be24(live + n) .. be56(oldest) .. stamp)
+  call('SETRANGE', s.key, '10', be24((cursor + n) % size) .. be24(live + n) .. be56(oldest) .. stamp)
   -- the first write in each interval as long as the window outlives all units of that interval
   if s.live == 0 or s.newest - s.newest % window ~= now - now % window then call('PEXPIRE', s.key, ttl) end
 end
@@ -277,7 +276,8 @@ end
 -- fills in the row of a key from the log that it has
 local function show_log(rule, now, k, s)
   local limit, window, live, own = rule.limit, rule.window, s.live, s.own
-  several, mixed[k], room[k], taken[k], more[k], reset[k] = true, s, limit - own, 0, 0, 0
+  mixed = mixed or {}
+  mixed[k], room[k], taken[k], more[k], reset[k] = s, limit - own, 0, 0, 0
   if own > 0 then
     more[k] = window - (now - time_at(s, live - own + (own > limit and own - limit or 0)))
     reset[k] = window - (now - s.newest)
@@ -302,26 +302,29 @@ local function load_other_ring(rule, now, k, s)
     s.live, s.own, s.limit, s.window = 0, 0, 0, 0
   end
   if s.limit < limit or s.window < window then
-    s.limit, s.window, s.head = s.limit > limit and s.limit or limit, s.window > window and s.window or window, nil
+    s.limit, s.window, s.stays = s.limit > limit and s.limit or limit, s.window > window and s.window or window, false
   end
   show_log(rule, now, k, s)
 end
 
 -- fills in the row of a key that has a ring, from a value that begins with its header
-local function load_ring(rule, now, k, value)
-  local limit, window, size, newest, live = rule.limit, rule.window, u24(value, 2), u56(value, 24), u24(value, 14)
+local function load_ring(rule, now, k, value, newest)
+  local limit, window, live = rule.limit, rule.window, u24(value, 14)
   local s = {
-    key = keys[k], width = byte(value, 1) == RING_SHORT and 4 or 6, size = size, cursor = u24(value, 11), live = live,
-    slots = '', from = 0, oldest = u56(value, 17), newest = newest, window = u48(value, 5), head = sub(value, 1, 10),
+    key = keys[k], width = byte(value, 1) == RING_SHORT and 4 or 6, size = limit, cursor = u24(value, 11), live = live,
+    slots = '', from = 0, oldest = u56(value, 17), newest = newest, window = window, stays = true,
   }
-  if s.cursor >= size or live > size or (s.width == 4) ~= (s.window < 4294967296) then
+  local other = sub(value, 2, 10) ~= rule.ring
+  if other then s.size, s.window = u24(value, 2), u48(value, 5) end
+  if s.cursor >= s.size or live > s.size or (s.width == 4) ~= (s.window < 4294967296) then
     problem[k], room[k], taken[k], more[k], reset[k] = WRONG_VALUE, 0, 0, 0, 0
-  elseif size ~= limit or s.window ~= window then
+  elseif other then
     load_other_ring(rule, now, k, s)
   else
     if now - newest >= window then s.live = 0 elseif now - s.oldest >= window then expire(s, now - window) end
     live = s.live
-    several, mixed[k], room[k], taken[k], more[k], reset[k] = true, s, limit - live, 0, 0, 0
+    mixed = mixed or {}
+    mixed[k], room[k], taken[k], more[k], reset[k] = s, limit - live, 0, 0, 0
     if live > 0 then more[k], reset[k] = window - (now - s.oldest), window - (now - newest) end
   end
 end

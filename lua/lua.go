@@ -253,7 +253,7 @@ func parameters(q *core.Quota, now string) string {
 // logforms.lua.
 func logHead(q *core.Quota) string {
 	long := q.Window >= 1<<32
-	switch large := q.Limit > 255 || q.Window%1000 != 0; {
+	switch large := q.Limit > 128 || q.Window%1000 != 0; {
 	case large && long:
 		return "N" + number(q.Limit, 3) + number(q.Window, 6)
 	case large:

@@ -168,7 +168,7 @@ local function encode_queue(s, stamp)
   return table.concat(out), life
 end
 
-local queue = small{decode = decode_queue, step = take_queue, later = queue_after, encode = encode_queue}
+local queue = small(decode_queue, take_queue, queue_after, encode_queue)
 algorithms[6] = queue
 
 function queue.prepare(rule, params)

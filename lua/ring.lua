@@ -16,19 +16,21 @@ function ring.take(rule, k, n)
 end
 
 function ring.load(rule, now)
-  local head, width, modulus, read, upto = rule.head, 4, 4294967296, u32, '527'
-  if not rule.short then width, modulus, read, upto = 6, 281474976710656, u48, '783' end
+  local head, limit, window, width, modulus, upto = rule.head, rule.limit, rule.window, 4, 4294967296, '527'
+  local first = #head + 1
+  if not rule.short then width, modulus, upto = 6, 281474976710656, '783' end
   for k = rule.first, rule.last do
     -- the header of a ring, or all of a string
     local value = redis.pcall('GETRANGE', keys[k], '0', upto)
-    local form = type(value) == 'string' and #value >= 30 and byte(value, 1)
-    if (form == RING_SHORT or form == RING_LONG) and u56(value, 24) <= now then
-      load_ring(rule, now, k, value) -- @inline
-    elseif type(value) == 'table' then
+    local form = #value >= 30 and byte(value, 1)
+    local newest = (form == RING_SHORT or form == RING_LONG) and u56(value, 24)
+    if newest and newest <= now then
+      load_ring(rule, now, k, value, newest) -- @inline
+    elseif #value == 0 and value ~= '' then -- the table of an error
       problem[k] = WRONG_TYPE
     else
       if value == '' then value = nil end
-      load_value(rule, now, k, value, head, width, modulus, read) -- @inline
+      load_value(rule, now, k, value, head, limit, window, first, width, modulus) -- @inline
     end
   end
 end
@@ -40,9 +42,9 @@ function ring.save(rule, now, stamp, grace)
   local limit, width = rule.limit, rule.short and 4 or 6
   local ttl, head, tick, above = nil, rule.head, sub(stamp, 8 - width), sub(stamp, 1, 7 - width)
   for k = rule.first, rule.last do
-    local s, n = mixed[k], taken[k]
+    local s, n = mixed and mixed[k], taken[k]
     if not problem[k] and (n > 0 or redated[k]) then
-      if s and s.head and s.live + n >= RING_LEAST then
+      if s and s.stays and s.live + n >= RING_LEAST then
         write_ring(s, n, now, stamp, grace) -- @inline
       elseif not s and limit - room[k] <= STRING_MOST then
         ttl = ttl or tostring(ceil(rule.window / 1000) + grace) -- as text: see log.save

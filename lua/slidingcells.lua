@@ -47,7 +47,7 @@ local cells
 -- @rare
 -- what grids.lua needs
 local function cells_grids()
-  local as = {}
+  local as = {outlook = nil, span = nil, grid = nil, fill = nil, add = nil, owes = nil, give = nil} -- reserves space
 
   as.outlook = cells_outlook
 
@@ -66,7 +66,7 @@ local function cells_grids()
       end
     end
     return {value = value, rule = {as = cells, limit = 0, cells = n - 1, window = length*(n - 1)}, last = last, ends = ends,
-      span = n*length, holds = n*length, mine = n == rule.cells + 1 and length == ceildiv(rule.window, rule.cells)}
+      span = n*length, holds = n*length, mine = n == rule.cells + 1 and length == ceildiv(rule.window, rule.cells), came = nil, used = nil}
   end
 
   -- A cell that spans several of the new ones counts in the last.
@@ -114,7 +114,8 @@ local function decode_cells(value, rule, now)
   for i = 1, keep do s.counts[i] = 0 end -- counts[i]: of cell - i + 1
   if value then
     if #value ~= 15 + 6*keep or byte(value, 1) ~= 118 or u56(value, 9) ~= length then
-      return decode_grids(cells_grids(), value, rule, now)
+      rule.grids = rule.grids or cells_grids()
+      return decode_grids(rule.grids, value, rule, now)
     end
     local newest = u56(value, 2)
     newest = (newest - newest % length) / length
@@ -141,7 +142,7 @@ local function decode_cells(value, rule, now)
   return s
 end
 
-cells = small{decode = decode_cells, step = take_cells, later = cells_after, encode = encode_cells}
+cells = small(decode_cells, take_cells, cells_after, encode_cells)
 algorithms[2] = cells
 
 function cells.prepare(rule, params) rule.cells = tonumber(params) end

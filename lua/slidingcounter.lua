@@ -47,7 +47,7 @@ local counter
 -- @rare
 -- what grids.lua needs
 local function counter_grids()
-  local as = {}
+  local as = {outlook = nil, span = nil, grid = nil, fill = nil, add = nil, owes = nil, give = nil} -- reserves space
 
   as.outlook = counter_outlook
 
@@ -58,7 +58,7 @@ local function counter_grids()
     local last, window, sum = u56(value, 2), u48(value, 21), u48(value, 9) + u48(value, 15)
     if window < 1 or window > 31622400000000 or sum >= 281474976710656 then return nil end
     return {value = value, rule = {as = counter, limit = 0, window = window}, mine = window == rule.window, last = last,
-      ends = sum > 0 and (floordiv(last, window) + 2)*window or 0, span = 2*window, holds = window}
+      ends = sum > 0 and (floordiv(last, window) + 2)*window or 0, span = 2*window, holds = window, came = nil, used = nil}
   end
 
   -- The units of a window count at its end.
@@ -105,7 +105,10 @@ local function decode_counter(value, rule, now)
   local s = {rule = rule, now = now, at = at, current = 0, previous = 0, left = (at + 1)*window - now,
     used = 0, fading = 0, room = 0, more = 0, reset = 0}
   if value then
-    if #value ~= 26 or byte(value, 1) ~= 119 or u48(value, 21) ~= window then return decode_grids(counter_grids(), value, rule, now) end
+    if #value ~= 26 or byte(value, 1) ~= 119 or u48(value, 21) ~= window then
+      rule.grids = rule.grids or counter_grids()
+      return decode_grids(rule.grids, value, rule, now)
+    end
     local index, current, previous = floordiv(u56(value, 2), window), u48(value, 9), u48(value, 15)
     if current + previous >= 281474976710656 then return nil end -- no limit is as large
     if index > at then index, current, previous, s.redated = at, current + previous, 0, true end
@@ -119,7 +122,7 @@ local function decode_counter(value, rule, now)
   return s
 end
 
-counter = small{decode = decode_counter, step = take_counter, later = counter_after, encode = encode_counter}
+counter = small(decode_counter, take_counter, counter_after, encode_counter)
 algorithms[3] = counter
 
 function counter.refuse(rule, k)

@@ -90,8 +90,8 @@ local function save_small(rule, now, stamp, grace)
   end
 end
 
--- gives an algorithm with a small state the functions of state.lua
-local function small(as)
-  as.load, as.take, as.after, as.save = load_small, take_small, after_small, save_small
-  return as
+-- an algorithm with a small state, of these functions and those of state.lua
+local function small(decode, step, later, encode)
+  return {decode = decode, step = step, later = later, encode = encode,
+    load = load_small, take = take_small, after = after_small, save = save_small}
 end

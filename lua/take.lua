@@ -114,8 +114,9 @@ while at < #blob do
       local left, wait = room[k], more[k]
       local shown = left > 0 and left or 0
       if need > left and need > 0 then
-        wait = -1
-        if need <= rule.capacity then
+        if need > rule.capacity then
+          wait = -1
+        elseif need - shown > 1 then -- otherwise, it fits when one unit more does
           wait = rule.as.after(rule, k, need - left, now) -- @each
         end
         if needs[k] and shown == 0 then shown = -1 end
