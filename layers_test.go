@@ -384,3 +384,19 @@ func TestLayersAroundProcedures(t *testing.T) {
 		assert.Equal(t, want, left(t, l, "outer", "global-1h", ""), target)
 	}
 }
+
+// TestNoticeOfTwiceRefused has one set twice on a request, with a limit of 1: it is refused
+// forever, and the log says why.
+func TestNoticeOfTwiceRefused(t *testing.T) {
+	book := new(logbook.Book)
+	l := limit.New(nil, &limit.Options{Log: book.Log()})
+	p, err := l.Policy(limit.Named("p", limit.Global(time.Hour, 1)))
+	require.NoError(t, err)
+	h := p.Middleware(p.Middleware(ok200))
+	for range 3 {
+		assert.Equal(t, 429, sent(h, "/").Code)
+	}
+	lines := book.Lines()
+	require.Len(t, lines, 1)
+	assert.Contains(t, lines[0], "code=LIMIT-102")
+}
