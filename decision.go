@@ -21,8 +21,9 @@ type Decision struct {
 	outcome outcome   // of a request that was refused
 
 	// GivenBack is set where [Options].Observe sees an admitted request again, since a rule
-	// set behind this one has refused it: what the request took was given back, apart from
-	// rules with Attempts or Settle, and the rules are those after that.
+	// set behind this one has not let it through: what the request took was given back,
+	// apart from rules with Attempts or Settle, bans and distinct values, and Rules has
+	// what is left afterwards.
 	GivenBack bool
 
 	// At is when the decision was made: on the clock of Redis, or on that of this

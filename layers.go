@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/routelimit/limit/core"
@@ -47,13 +48,24 @@ func (l *layer) around() *layer {
 }
 
 // answers reports whether a refusal of l answers the request of o. Wrappers of one
-// response share its header. Calls of an RPC have headers that differ, and a handler
-// that calls a procedure begins a new context.
+// response share its header. Calls of an RPC have headers that differ, but their
+// procedures end the paths of their requests, with or without the prefix of a router. A
+// handler that calls another procedure has another path.
 func (l *layer) answers(o *layer) bool {
 	if l.framework.RPC() {
-		return !o.framework.RPC() || o.request.URL.Path == l.request.URL.Path
+		return strings.HasSuffix(o.request.URL.Path, l.request.URL.Path)
 	}
 	return reflect.ValueOf(l.header).Pointer() == reflect.ValueOf(o.header).Pointer()
+}
+
+// keep lets the sets around l keep what they took: the request has been served, or they
+// have given it back. A handler may have another set decide afterwards, on the same response.
+func (l *layer) keep() {
+	for o := l.around(); o != nil; o = o.around() {
+		if run := o.unhold(); run != nil {
+			run.End()
+		}
+	}
 }
 
 // giveBack gives back what the sets around l took for a request that l does not let

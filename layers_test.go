@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/adapter"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/internal/redistest"
@@ -329,4 +330,73 @@ func (s *unreturning) Return(ctx context.Context, returns []core.Return) ([]core
 		return nil, s.returns
 	}
 	return s.Store.Return(ctx, returns)
+}
+
+// TestLayersAroundParts has a handler write several parts into one response. Once one is
+// served, or degraded, the refusal of a later one gives back nothing.
+func TestLayersAroundParts(t *testing.T) {
+	for name, refusal := range map[string]limit.Refusal{"served": {}, "degraded": {Degrade: true}, "exempt": {}} {
+		served, l := 0, limit.New(nil, nil)
+		outer, err := l.Policy(limit.Named("outer", limit.Global(time.Hour, 100)))
+		require.NoError(t, err)
+		serves := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ })
+		first := limit.Rule{Key: limit.Everyone, Limit: 1, Window: time.Hour, OnRefusal: refusal}
+		if name == "exempt" {
+			first.Exempt = []string{"ip 192.0.2.0/24"} // of httptest
+		}
+		parts := []http.Handler{l.Limit(limit.Named("first", first))(serves), l.Limit(limit.Named("last", limit.Global(time.Hour, 1)))(serves)}
+		h := outer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			parts[0].ServeHTTP(w, r)
+			parts[1].ServeHTTP(w, r)
+		}))
+		for range 3 {
+			sent(h, "/")
+		}
+		if name == "served" {
+			assert.Equal(t, 2, served)
+			assert.EqualValues(t, 99, left(t, l, "outer", "global-1h", ""), "the second and third request are refused as a whole")
+		} else {
+			assert.Equal(t, 4, served, name)
+			assert.EqualValues(t, 97, left(t, l, "outer", "global-1h", ""), name)
+		}
+	}
+}
+
+// TestLayersAroundProcedures has an HTTP handler call a procedure of its process, which is
+// refused. That answers the request if it is for the procedure.
+func TestLayersAroundProcedures(t *testing.T) {
+	a := &adapter.Adapter[func()]{RPC: true,
+		Route: func(func()) (string, string) { return "", "/acme.Books/Get" },
+		Next:  func(next func(), _ *http.Request) (int, error) { next(); return 200, nil }}
+	for target, want := range map[string]int64{"/acme.Books/Get": 99, "/api/acme.Books/Get": 99, "/report": 97} {
+		l := limit.New(nil, nil)
+		outer, err := l.Policy(limit.Named("outer", limit.Global(time.Hour, 100)))
+		require.NoError(t, err)
+		procedure, err := a.Bind(l, "", limit.Named("procedure", limit.Global(time.Hour, 1)))
+		require.NoError(t, err)
+		h := outer.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			call := adapter.RPCRequest(r.Context(), "/acme.Books/Get", "", http.Header{})
+			_ = a.Serve(procedure, adapter.HeaderWriter{}, call, func() {})
+		}))
+		for range 3 {
+			sent(h, target)
+		}
+		assert.Equal(t, want, left(t, l, "outer", "global-1h", ""), target)
+	}
+}
+
+// TestNoticeOfTwiceRefused has one set twice on a request, with a limit of 1: it is refused
+// forever, and the log says why.
+func TestNoticeOfTwiceRefused(t *testing.T) {
+	book := new(logbook.Book)
+	l := limit.New(nil, &limit.Options{Log: book.Log()})
+	p, err := l.Policy(limit.Named("p", limit.Global(time.Hour, 1)))
+	require.NoError(t, err)
+	h := p.Middleware(p.Middleware(ok200))
+	for range 3 {
+		assert.Equal(t, 429, sent(h, "/").Code)
+	}
+	lines := book.Lines()
+	require.Len(t, lines, 1)
+	assert.Contains(t, lines[0], "code=LIMIT-102")
 }

@@ -68,6 +68,7 @@ func (l *layer) leave() {
 	if run := l.unhold(); run != nil {
 		run.End()
 	}
+	l.keep()
 	if !l.shared {
 		*l = layer{}
 		layers.Put(l)

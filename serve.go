@@ -81,6 +81,7 @@ func (l *layer) refuse(w http.ResponseWriter) error {
 	if refusal != nil {
 		d.outcome = outcomeOf(refusal)
 	}
+	l.noticeTwice() // a limit of 1 admits no request that is charged twice
 	if served := d.outcome == degraded; !served {
 		l.giveBack()
 	}

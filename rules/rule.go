@@ -92,10 +92,11 @@ type Rule struct {
 	// and the body of a refusal names it.
 	Hidden bool
 
-	// Attempts counts a request even if a rule set behind that of the rule refuses it.
-	// Otherwise the rule gives back what the request took. Set it on rules before
-	// authentication: a user who is over the limit could otherwise make the program check
-	// credentials for ever, since the address would never be charged.
+	// Attempts counts a request even if a rule set behind this one refuses it. Otherwise
+	// the rule gives back what the request took. Set it on rules before authentication,
+	// and before other work that comes before the last rule set: a user who is over the
+	// limit could otherwise make the program check credentials forever, since the address
+	// would never be charged.
 	Attempts bool
 
 	// Plans has the limits of callers on plans, at most 64, by the name of the plan: see
