@@ -56,6 +56,25 @@ func (l *layer) answers(o *layer) bool {
 	return reflect.ValueOf(l.header).Pointer() == reflect.ValueOf(o.header).Pointer()
 }
 
+// overlaps reports whether l and a set around it may have a quota in common since one of them
+// is With others.
+func (l *layer) overlaps() bool {
+	for o := l.outer; o != nil; o = o.outer {
+		if (l.version.composed || o.version.composed) && o.version.limiter == l.version.limiter {
+			return true
+		}
+	}
+	return false
+}
+
+// spare leaves out the rules whose quotas the sets around l have charged for the request: it
+// is charged to each once.
+func (l *layer) spare(run *engine.Run) {
+	for o := l.around(); o != nil; o = o.around() {
+		run.Spare(&o.decision.of)
+	}
+}
+
 // giveBack gives back what the sets around l took for a request that l does not let
 // through, in one call of the store.
 func (l *layer) giveBack() {

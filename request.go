@@ -96,7 +96,12 @@ func (l *layer) decide(served bool) error {
 			return nil
 		}
 	}
-	run := l.route.plan.Load().Begin() // not ended after a panic of the program's functions
+	plan := l.route.plan.Load()
+	overlaps := served && l.outer != nil && l.overlaps()
+	if overlaps {
+		plan = plan.Exempting()
+	}
+	run := plan.Begin() // not ended after a panic of the program's functions
 	defer func() {
 		if !served || !l.hold(run) {
 			run.End()
@@ -107,6 +112,9 @@ func (l *layer) decide(served bool) error {
 		if err := step(l, run); err != nil {
 			return err
 		}
+	}
+	if overlaps {
+		l.spare(run)
 	}
 	if run.Caller.Exempt == p.all {
 		d.Allowed, d.Mode, d.At, d.route = true, core.ModeExempt, time.Now(), l.route

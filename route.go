@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -44,7 +45,7 @@ func (p *version) newRoute(name string) *route {
 	}
 	rules := slices.Clone(p.rules)
 	for i := range rules {
-		rules[i].Charge.Policy = r.stored
+		rules[i].Charge.Policy = cmp.Or(rules[i].Charge.Policy, r.stored)
 		plans := ""
 		if of := p.list[i].Plans; len(of) > 0 {
 			plans = fmt.Sprint(of) // sorted
@@ -64,7 +65,7 @@ func (r *route) separate(p *version, other *policyRoute) (rule string) {
 	for i := range mine {
 		for j := range others {
 			a, b := &mine[i].Charge, &others[j].Charge
-			if a.Rule == b.Rule && (a.Quota != b.Quota || r.plans[i] != other.route.plans[j]) {
+			if a.Policy == r.stored && b.Policy == r.stored && a.Rule == b.Rule && (a.Quota != b.Quota || r.plans[i] != other.route.plans[j]) {
 				r.setApart(p, i)
 				other.route.setApart(other.policy, j)
 				rule = a.Rule
@@ -166,7 +167,9 @@ func routeName(method, pattern string) string {
 // register separates the quotas of a route from those of other policies on it.
 func (l *Limiter) register(p *version, r *route) {
 	l.mu.Lock()
-	others := l.routes[r.stored]
+	others := slices.DeleteFunc(slices.Clone(l.routes[r.stored]), func(o policyRoute) bool {
+		return o.policy.Policy == p.Policy // before a Change
+	})
 	var rule string
 	var other *policyRoute
 	for i := range others {
@@ -176,7 +179,7 @@ func (l *Limiter) register(p *version, r *route) {
 	}
 	shared := len(others) > 0 && rule == "" && r.method == "" && !strings.Contains(r.name, " ") && r.name != unmatched
 	known := slices.ContainsFunc(others, func(o policyRoute) bool { return o.policy.set.Equal(p.set) })
-	if !known && len(others) < maxPoliciesOnRoute {
+	if !known && len(others) < maxPoliciesOnRoute && p.current.Load() == p {
 		l.routes[r.stored] = append(others, policyRoute{p, r})
 	}
 	l.mu.Unlock()
