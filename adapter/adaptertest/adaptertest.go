@@ -142,6 +142,7 @@ func Run(t *testing.T, framework Framework) {
 		{"named", s.named},
 		{"many routes", s.manyRoutes},
 		{"stacked", s.stacked},
+		{"sets with others", s.withOthers},
 		{"charged twice", s.chargedTwice},
 		{"missing path value", s.missingPathValue},
 		{"unmatched", s.unmatched},
