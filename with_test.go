@@ -162,7 +162,7 @@ func TestWithErrors(t *testing.T) {
 		`policy "own": with app: it stands twice: remove one`:                                                                              own.With(application, limit.Named("app")),
 		`policy "own": With rules 5/1m global, which have no name: write limit.Named("…", rules…) for them`:                                own.With(limit.Rules(limit.Global(time.Minute, 5))),
 		`policy "own": With policy name "a b": write 1 to 64 letters`:                                                                      own.With(limit.Named("a b")),
-		`policy "own": with nobody: no policy has that name: declare limit.Named("nobody", rules…) before, or give With its rules`:         own.With(limit.Named("nobody")),
+		`policy "own": with nobody: no policy has that name: declare limit.Named("nobody", rules…) before, or add the policy to the file`:  own.With(limit.Named("nobody")),
 		`policy "own": with b: policy "b" is with this one: leave out one of the two`:                                                      own.With(limit.Named("b").With(own)),
 		`policy "app": already has other rules (all: 10/1h global, here 5/1m global): declare the set once`:                                own.With(limit.Named("app", limit.Global(time.Minute, 5))),
 		`policy "own": 17 rules with those of many: a request is decided by at most 16; put one of the sets around the others, on a group`: own.With(limit.Named("many", many...)),

@@ -26,6 +26,27 @@ func (s Set) With(others ...Set) Set {
 // Others returns the sets that [Set.With] was given.
 func (s Set) Others() []Set { return slices.Clone(s.with) }
 
+// Resolve returns s with the rules of the sets that it is With: those that find returns by
+// name, and nil for an unknown one.
+func (s Set) Resolve(find func(name string) *Set) Set {
+	return s.resolve(find, nil)
+}
+
+func (s Set) resolve(find func(name string) *Set, within []string) Set {
+	s.with = slices.Clone(s.with)
+	within = append(slices.Clip(within), s.name)
+	for i, other := range s.with {
+		if slices.Contains(within, other.name) {
+			continue // an error of Join
+		}
+		if found := find(other.name); found != nil {
+			other = *found
+		}
+		s.with[i] = other.resolve(find, within)
+	}
+	return s
+}
+
 // An origin is where a rule of another set is from.
 type origin struct{ policy, rule string }
 
@@ -79,14 +100,14 @@ type joining struct {
 func (j *joining) add(other Set, clause int) error {
 	switch {
 	case j.scope == ScopeNamed && other.name == j.name:
-		return j.declared.errorWith(clause, "with %s: policy %q is with this one: leave out one of the two", other.name, other.name)
+		return j.declared.errorWith(clause, "with %s: a set is not with itself: leave it out", other.name)
 	case slices.Contains(j.names, other.name):
 		return nil
 	}
 	j.names = append(j.names, other.name)
 	set, ok := j.find(other)
 	if !ok {
-		return j.declared.errorWith(clause, "with %s: no policy has that name: declare limit.Named(%q, rules…) before, or give With its rules",
+		return j.declared.errorWith(clause, "with %s: no policy has that name: declare limit.Named(%q, rules…) before, or add the policy to the file",
 			other.name, other.name)
 	}
 	j.pending = j.pending || len(set.rules) == 0 && set.with == nil
