@@ -38,8 +38,10 @@ func (l *Limiter) change(sets ...RuleSet) error {
 		return err
 	}
 	for p, set := range next {
-		if !set.Equal(p.current.Load().set) {
-			p.current.Store(newVersion(p, set))
+		if before := p.current.Load(); !set.Equal(before.set) {
+			now := newVersion(p, set)
+			l.adopt(now, before)
+			p.current.Store(now)
 		}
 	}
 	l.changes = changes

@@ -167,9 +167,7 @@ func routeName(method, pattern string) string {
 // register separates the quotas of a route from those of other policies on it.
 func (l *Limiter) register(p *version, r *route) {
 	l.mu.Lock()
-	others := slices.DeleteFunc(slices.Clone(l.routes[r.stored]), func(o policyRoute) bool {
-		return o.policy.Policy == p.Policy // before a Change
-	})
+	others := l.routes[r.stored]
 	var rule string
 	var other *policyRoute
 	for i := range others {
@@ -179,7 +177,7 @@ func (l *Limiter) register(p *version, r *route) {
 	}
 	shared := len(others) > 0 && rule == "" && r.method == "" && !strings.Contains(r.name, " ") && r.name != unmatched
 	known := slices.ContainsFunc(others, func(o policyRoute) bool { return o.policy.set.Equal(p.set) })
-	if !known && len(others) < maxPoliciesOnRoute && p.current.Load() == p {
+	if !known && len(others) < maxPoliciesOnRoute && p.current.Load() == p { // else this is a request from before a Change
 		l.routes[r.stored] = append(others, policyRoute{p, r})
 	}
 	l.mu.Unlock()
@@ -188,6 +186,33 @@ func (l *Limiter) register(p *version, r *route) {
 		l.lines.Say(notice.DifferentRules, "route", r.name, "rule", rule, "first", other.policy.set.String(), "second", p.set.String())
 	case shared:
 		l.lines.Say(notice.SharedPattern, "pattern", r.name, "first", others[0].policy.set.String(), "second", p.set.String())
+	}
+}
+
+// adopt gives a version of a set without a name, which Change has made since the set is With
+// others, the routes of the version before.
+func (l *Limiter) adopt(now, before *version) {
+	before.mu.RLock()
+	defer before.mu.RUnlock()
+	for _, r := range before.routes {
+		next := now.newRoute(r.name)
+		next.id, next.method, next.number = r.id, r.method, r.number
+		list := slices.Clone(next.plan.Load().Rules())
+		for i, rule := range r.plan.Load().Rules() {
+			if rule.Charge.Policy == r.stored && rule.Charge.Variant != "" && i < len(list) {
+				list[i].Charge.Variant = rule.Charge.Variant
+			}
+		}
+		next.plan.Store(l.engine.NewPlan(list, &now.usual.Terms, now.distinguishes))
+		now.routes[r.id] = next
+		now.first.CompareAndSwap(nil, next)
+		known := slices.Clone(l.routes[r.stored]) // register reads it without the lock
+		for i := range known {
+			if known[i].route == r {
+				known[i] = policyRoute{now, next}
+			}
+		}
+		l.routes[r.stored] = known
 	}
 }
 

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -199,14 +201,13 @@ func TestWithChanges(t *testing.T) {
 		return operate.Change(l, sets...)
 	}
 	require.NoError(t, change("app", "all: 2/1h global"))
+	peeked, err := operate.Peek(t.Context(), l, "<unmatched>", "all", "", "")
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, peeked.Limit, "the tools see the rules of now")
 	assert.Equal(t, 200, sent(route, "/").Code, "which keeps its state")
 	assert.Equal(t, 429, sent(route, "/").Code)
 	assert.Equal(t, []string{"all"}, take(t, named, 1))
 	assert.Equal(t, []string{"all"}, take(t, app, 1))
-	peeked, err := operate.Peek(t.Context(), l, "<unmatched>", "all", "", "")
-	require.NoError(t, err)
-	assert.EqualValues(t, 2, peeked.Limit, "the tools see the rules of now")
-
 	require.NoError(t, change("named", "4/1h global"), "which is alone, and app is as declared")
 	assert.Nil(t, take(t, named, 4))
 	assert.EqualValues(t, 8, left(t, l, "app", "all", ""))
@@ -229,6 +230,42 @@ func TestWithChanges(t *testing.T) {
 		require.NoError(t, operate.Reset(t.Context(), l, "app", "all", ""))
 		return left(t, l, "app", "all", "")
 	}())
+}
+
+// TestWithChangesWhileServing changes the application's limit while requests are decided.
+func TestWithChangesWhileServing(t *testing.T) {
+	l := limit.New(nil, nil)
+	bound(t, l, application.Overridable())
+	each := l.Limit(limit.EachRoute(limit.Global(time.Hour, 1000)).With(limit.Named("app")))(ok200)
+	var admitted atomic.Int64
+	var group sync.WaitGroup
+	for i := range 4 {
+		group.Go(func() {
+			for n := range 200 {
+				r := httptest.NewRequest("GET", "/", nil)
+				r.Pattern = fmt.Sprint("/", i, "/", n%20)
+				w := httptest.NewRecorder()
+				if each.ServeHTTP(w, r); w.Code == 200 {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	for n := range 50 {
+		require.NoError(t, operate.Change(l, limit.Named("app", limit.Rule{Name: "all", Key: limit.Everyone, Limit: int64(20 + n), Window: time.Hour})))
+		for range operate.Policies(l) {
+		}
+	}
+	group.Wait()
+	assert.LessOrEqual(t, admitted.Load(), int64(69))
+	for i := range 69 - admitted.Load() {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Pattern = "/last"
+		w := httptest.NewRecorder()
+		each.ServeHTTP(w, r)
+		assert.Equal(t, 200, w.Code, i)
+	}
+	assert.Zero(t, left(t, l, "app", "all", ""))
 }
 
 // TestWithPending is With a set that only Change defines.
