@@ -53,15 +53,27 @@ func (l *Limiter) change(sets ...RuleSet) error {
 // join makes the next sets of policies those with the rules of the sets that they are With.
 func (l *Limiter) join(next map[*Policy]RuleSet, changes map[string]RuleSet) error {
 	var errs []error
+	find := func(other RuleSet) (RuleSet, bool) {
+		if of := l.named[other.Name()]; of != nil {
+			return next[of], true
+		}
+		set, ok := changes[other.Name()]
+		return set, ok
+	}
+	for name, set := range changes {
+		if l.named[name] == nil {
+			_, err := set.Join(func(other RuleSet) (RuleSet, bool) {
+				if set, ok := find(other); ok {
+					return set, true
+				}
+				return other, true // the program may declare it later
+			})
+			errs = append(errs, err)
+		}
+	}
 	joined := make(map[*Policy]RuleSet, len(next))
 	for p, set := range next {
-		set, err := set.Join(func(other RuleSet) (RuleSet, bool) {
-			if of := l.named[other.Name()]; of != nil {
-				return next[of], true
-			}
-			changed, ok := changes[other.Name()]
-			return changed, ok
-		})
+		set, err := set.Join(find)
 		if errs = append(errs, err); err == nil {
 			joined[p] = set
 			errs = append(errs, p.check(set))

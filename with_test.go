@@ -3,6 +3,7 @@ package limit_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -218,6 +219,7 @@ func TestWithChanges(t *testing.T) {
 
 	assert.ErrorContains(t, change("named", "4/1h global; with more"), "with more: no policy has that name")
 	assert.ErrorContains(t, change("app", "with named", "named", "with app"), "leave out one of the two")
+	assert.ErrorContains(t, change("x", "with y", "y", "with x"), "leave out one of the two", "which nothing declares")
 	assert.ErrorContains(t, change("app", "5/1m per user"), "no user resolver", "which the route lacks")
 	var many []limit.Rule
 	for i := range core.MaxCharges {
@@ -362,4 +364,64 @@ func withJobs(t *testing.T, l *limit.Limiter) {
 	require.NoError(t, err, "a wait for a rule of another set")
 	assert.True(t, d.Waited > 0)
 	assert.EqualValues(t, 5, left(t, l, "app", "all", ""))
+}
+
+// TestWithLayers sends requests through random layers of sets that are With each other. Every
+// quota has what the requests took that were admitted, once for each.
+func TestWithLayers(t *testing.T) {
+	client := redistest.Real(t)
+	for seed := range uint64(40) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		var store core.Store
+		if seed%4 == 0 {
+			store = redisstore.New(client, &redisstore.Options{Prefix: fmt.Sprint(seed)})
+		}
+		l := limit.New(store, nil)
+		limits, took := make(map[string]int64), make(map[string]int64)
+		var sets []limit.RuleSet
+		var scopes [][]string // of each set
+		for i := range 6 {
+			name := fmt.Sprint("s", i)
+			limits[name] = 3 + random.Int64N(20)
+			set, names := limit.Named(name, limit.Global(time.Hour, limits[name])), []string{name}
+			for j := range sets {
+				if random.IntN(3) == 0 {
+					set, names = set.With(sets[j]), append(names, scopes[j]...)
+				}
+			}
+			sets, scopes = append(sets, set), append(scopes, names)
+		}
+		for range 60 {
+			served := false
+			h := http.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served = true }))
+			met, alone := make(map[string]bool), make(map[int]bool)
+			for range 1 + random.IntN(4) {
+				i := random.IntN(len(sets))
+				if len(sets[i].Others()) == 0 {
+					if alone[i] { // one set twice is a mistake, and noticed
+						continue
+					}
+					alone[i] = true
+				}
+				h = bound(t, l, sets[i]).Middleware(h)
+				for _, name := range scopes[i] {
+					met[name] = true
+				}
+			}
+			sent(h, "/")
+			fits := true
+			for name := range met {
+				fits = fits && took[name] < limits[name]
+			}
+			assert.Equal(t, fits, served, seed)
+			for name := range met {
+				if served {
+					took[name]++
+				}
+			}
+		}
+		for name := range limits {
+			assert.Equal(t, limits[name]-took[name], left(t, l, name, "global-1h", ""), "%d %s", seed, name)
+		}
+	}
 }

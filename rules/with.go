@@ -184,6 +184,3 @@ func (s *Set) checkWith(p *problems) {
 		}
 	}
 }
-
-// sameWith reports whether two sets are With sets of the same names.
-func sameWith(a, b Set) bool { return a.name == b.name }

@@ -77,6 +77,14 @@ func TestJoin(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, again.Equal(joined))
 
+	moved := func(p, q []Rule) Set {
+		set, err := Rules().With(Named("p", p...), Named("q", q...)).Join(func(s Set) (Set, bool) { return s, true })
+		require.NoError(t, err)
+		return set
+	}
+	x, y, z := Global(time.Second, 1), Global(time.Minute, 1), Global(time.Hour, 1)
+	assert.False(t, moved([]Rule{x, y}, []Rule{z}).Equal(moved([]Rule{x}, []Rule{y, z})), "the quota of y is another one")
+
 	joined, err = Rules(Global(time.Minute, 5)).With(Named("e")).Join(find)
 	require.NoError(t, err)
 	assert.Empty(t, joined.Rules(), "not before all sets have rules")

@@ -64,7 +64,6 @@ func TestCheck(t *testing.T) {
 	assert.Contains(t, problem, "limitctl check policy.yaml")
 }
 
-// TestCheckWarnings checks what is valid, and admits more than before or than it seems.
 // TestCheckWith checks a file whose policy is with one of the program.
 func TestCheckWith(t *testing.T) {
 	text := "version: 1\npolicies:\n  login: {routes: [POST /login], rules: 5/1m per header X-Key; with app}\n"
@@ -75,6 +74,7 @@ func TestCheckWith(t *testing.T) {
 	assert.Contains(t, problem, `:3:20: route "POST /login" has no {id}`)
 }
 
+// TestCheckWarnings checks what is valid, and admits more than before or than it seems.
 func TestCheckWarnings(t *testing.T) {
 	none, good := file(t, "version: 1\npolicies: none\n"), file(t, valid)
 	code, out, problem := run(t, "check", none)

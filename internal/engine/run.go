@@ -143,8 +143,9 @@ func (r *Run) Spare(d *Decision) {
 		return
 	}
 	for i := range r.Charges {
+		mine := r.plan.Charge(i, r.Charges[i].Key, r.Caller.Terms)
 		for j := range d.plan.rules {
-			mine, other := r.plan.Charge(i, r.Charges[i].Key, r.Caller.Terms), d.plan.Charge(j, d.Key(j), d.Caller.Terms)
+			other := d.plan.Charge(j, d.Key(j), d.Caller.Terms)
 			if mine.SameState(&other) && mine.Key == other.Key && !d.Caller.Exempts(j) {
 				r.Caller.Exempt |= 1 << i
 			}
