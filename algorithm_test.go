@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/rules"
 )
 
 // TestHeadersOfAlgorithms takes one unit by each algorithm: q and w are its
@@ -39,7 +40,7 @@ func TestNearestOfLargeLimits(t *testing.T) {
 	h := New(nil, &Options{Headers: XRateLimit}).Limit(Rules(
 		Rule{Name: "a", Key: Everyone, Limit: most, Window: time.Minute, Algorithm: FixedWindow{}},
 		Rule{Name: "b", Key: Everyone, Limit: most - 1, Window: time.Minute, Algorithm: FixedWindow{},
-			Cost: CostBy("units", func(*http.Request) int64 { return most / 2 })},
+			Cost: rules.CostBy("units", func(*http.Request) int64 { return most / 2 })},
 	))(answer(204))
 	assert.Equal(t, "499999999999", serve(h, nil).Header().Get("X-RateLimit-Remaining"))
 }

@@ -16,7 +16,7 @@ import (
 type RefusedError struct{ Decision Decision }
 
 func (e *RefusedError) Error() string {
-	text := "limit: refused by " + strings.Join(e.Decision.Refusing(), ", ")
+	text := "limit: refused by " + strings.Join(e.Decision.refusing(), ", ")
 	switch barred := e.Decision.Mode == core.ModeBarred; {
 	case barred && e.Decision.RetryAfter == Never:
 		return "limit: the client is barred"
@@ -166,7 +166,7 @@ func appendDocument(b []byte, status int, err error) []byte {
 	}
 	message := ""
 	if byRules {
-		message = refused.Decision.Message()
+		message = refused.Decision.Message
 	}
 	switch {
 	case message != "":

@@ -14,6 +14,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/rules"
 )
 
 // A gzipWriter is that of a gzip middleware, in short.
@@ -80,7 +81,7 @@ func TestSettlesByTheAnswer(t *testing.T) {
 			limiter := limit.New(nil, nil)
 			failed := func(name string) limit.RuleSet {
 				return limit.Named(name, limit.Rule{Name: name, Key: limit.Everyone, Limit: 5, Window: time.Hour,
-					Settle: limit.OnStatus(http.StatusUnauthorized)})
+					Settle: rules.OnStatus(http.StatusUnauthorized)})
 			}
 			h := test.outside(limiter.Limit(failed("outer"))(limiter.Limit(failed("inner"))(test.inside(test.handler))))
 			for password, status := range test.free {
@@ -98,7 +99,7 @@ func TestSettlesByTheAnswer(t *testing.T) {
 // its request ends, and that a context with a deadline does not tell that end.
 func TestSettlesSilence(t *testing.T) {
 	statuses := make(chan int, 20)
-	settle := limit.SettleBy("statuses", func(_ *http.Request, status int) int64 { statuses <- status; return 0 })
+	settle := rules.SettleBy("statuses", func(_ *http.Request, status int) int64 { statuses <- status; return 0 })
 	rules := limit.Rules(limit.Rule{Key: limit.Everyone, Limit: 5, Window: time.Hour, Settle: settle})
 	silent := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	h := limit.New(nil, nil).Limit(rules)(silent)
@@ -124,7 +125,7 @@ func TestAbortedAnswers(t *testing.T) {
 		left   int64
 	}{{0, 4}, {http.StatusOK, 5}, {http.StatusUnauthorized, 4}} {
 		limiter := limit.New(nil, nil)
-		rules := limit.Named("login", limit.Rule{Key: limit.Everyone, Limit: 5, Window: time.Hour, Settle: limit.OnStatus(http.StatusUnauthorized)})
+		rules := limit.Named("login", limit.Rule{Key: limit.Everyone, Limit: 5, Window: time.Hour, Settle: rules.OnStatus(http.StatusUnauthorized)})
 		h := limiter.Limit(rules)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if test.status != 0 {
 				w.WriteHeader(test.status)

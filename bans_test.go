@@ -17,6 +17,8 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -92,7 +94,7 @@ func TestBanEscalates(t *testing.T) {
 // TestBanAfterAnswers strikes for failed logins only.
 func TestBanAfterAnswers(t *testing.T) {
 	rule := limit.Rule{Key: limit.ByIP, Limit: 3, Window: time.Hour, Algorithm: limit.Ban{Bar: 15 * time.Minute},
-		Settle: limit.OnStatus(http.StatusUnauthorized)}
+		Settle: rules.OnStatus(http.StatusUnauthorized)}
 	l := newLogin(t, limit.Rules(rule))
 	for range 2 {
 		l.want(http.StatusUnauthorized, "")
@@ -168,7 +170,9 @@ func TestBansOutsideHTTP(t *testing.T) {
 		}
 		return list
 	}
-	d, err := policy.Reserve(t.Context(), request)
+	settled := request
+	settled.Settle = true
+	d, err := policy.Take(t.Context(), settled)
 	require.NoError(t, err)
 	assert.EqualValues(t, 9, d.Taken)
 	require.NoError(t, d.Settle(t.Context(), 7))
@@ -184,7 +188,7 @@ func TestBansOutsideHTTP(t *testing.T) {
 		require.False(t, d.Allowed)
 	}
 	assert.Equal(t, 15*time.Minute, d.RetryAfter)
-	assert.Contains(t, d.Refusing(), "per-user-ban")
+	assert.Contains(t, routetest.Refused(d), "per-user-ban")
 	request.Cost = 0
 	d, err = policy.Peek(t.Context(), request)
 	require.NoError(t, err)

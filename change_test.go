@@ -96,7 +96,7 @@ func TestChangeBeforeTheDeclaration(t *testing.T) {
 func TestChangeKeepsFunctions(t *testing.T) {
 	l := New(nil, nil)
 	failed := PerIP(time.Minute, 1)
-	failed.Name, failed.Settle = "failed", OnStatus(http.StatusUnauthorized)
+	failed.Name, failed.Settle = "failed", rules.OnStatus(http.StatusUnauthorized)
 	cached := Global(time.Minute, 1)
 	cached.Name = "cached"
 	cached.OnRefusal = Refusal{Degrade: true, Fallback: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNonAuthoritativeInfo) })}
@@ -118,7 +118,7 @@ func TestChangeWhileServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(nil, nil)
 		inHandler := make(chan struct{})
-		slots := Concurrent(ByIP, 1)
+		slots := Rule{Key: ByIP, Limit: 1, Algorithm: Concurrency{}}
 		slots.OnRefusal.Wait = time.Minute
 		p, err := l.Policy(Named("export", slots).Overridable())
 		require.NoError(t, err)
@@ -222,7 +222,7 @@ func TestChangeToFunctions(t *testing.T) {
 	l := New(nil, nil)
 	costing := func(n int64) RuleSet {
 		r := Global(time.Hour, 10)
-		r.Cost = CostBy("units", func(*http.Request) int64 { return n })
+		r.Cost = rules.CostBy("units", func(*http.Request) int64 { return n })
 		return Named("p", r).Overridable()
 	}
 	h := l.Limit(costing(1))(ok)
@@ -236,7 +236,7 @@ func TestChangeToFunctions(t *testing.T) {
 func TestChangeLosesNoFunction(t *testing.T) {
 	l := New(nil, nil)
 	costly := PerIP(time.Minute, 10)
-	costly.Cost = CostBy("units", func(*http.Request) int64 { return 10 })
+	costly.Cost = rules.CostBy("units", func(*http.Request) int64 { return 10 })
 	other := Global(time.Hour, 100)
 	l.Limit(Named("p", costly, other).Overridable())(ok)
 	err := l.change(Named("p", MustParse("10/2m per ip; 100/2h global").Rules()...))

@@ -16,6 +16,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/prefetch"
@@ -32,7 +33,7 @@ func TestNoticeOfSeveralMemories(t *testing.T) {
 			limiter := limit.New(store, &limit.Options{Log: book.Log(), Instances: instances})
 			h := limiter.Limit(limit.Rules(limit.Global(time.Hour, 1)))(status(http.StatusOK))
 			assert.Empty(t, book.Lines(), "no request has come")
-			err := limiter.Check(t.Context())
+			err := operate.Check(t.Context(), limiter)
 			for range 3 {
 				routed(h, "GET /")
 			}
@@ -50,7 +51,7 @@ func TestNoticeOfSeveralMemories(t *testing.T) {
 			assert.Contains(t, lines[0], `level=WARN msg="limit: a check has found a problem" code=LIMIT-112 error="limit: the quotas are in memory`)
 
 			limiter = limit.New(store, &limit.Options{Log: book.Log(), Instances: instances, Silence: []string{"LIMIT-112"}})
-			require.NoError(t, limiter.Check(t.Context()))
+			require.NoError(t, operate.Check(t.Context(), limiter))
 			routed(limiter.Limit(limit.Rules(limit.Global(time.Hour, 1)))(status(http.StatusOK)), "GET /")
 			assert.Empty(t, book.Lines())
 		}
@@ -83,20 +84,20 @@ func TestCheckOfStores(t *testing.T) {
 		"prefetch": prefetch.New(refusals.New(guard.New(store, nil)), &prefetch.Options{Rules: []prefetch.Rule{{Policy: "p", Name: "r"}}}),
 	} {
 		limiter := limit.New(store, nil)
-		err := limiter.Check(t.Context())
+		err := operate.Check(t.Context(), limiter)
 		require.ErrorIs(t, err, problem, name)
 		assert.Equal(t, "LIMIT-304: problem\nLIMIT-305: other", err.Error(), name)
-		assert.ErrorIs(t, limiter.Check(ended), context.Canceled, name)
+		assert.ErrorIs(t, operate.Check(ended, limiter), context.Canceled, name)
 
 		limiter = limit.New(store, &limit.Options{Silence: []string{"LIMIT-304"}})
-		assert.EqualError(t, limiter.Check(t.Context()), "LIMIT-305: other", name)
+		assert.EqualError(t, operate.Check(t.Context(), limiter), "LIMIT-305: other", name)
 		limiter = limit.New(store, &limit.Options{Silence: []string{"LIMIT-304", "LIMIT-305"}})
-		assert.NoError(t, limiter.Check(t.Context()), name)
+		assert.NoError(t, operate.Check(t.Context(), limiter), name)
 	}
 	limiter := limit.New(nil, nil)
-	assert.NoError(t, limiter.Check(t.Context()))
-	assert.ErrorIs(t, limiter.Check(ended), context.Canceled)
-	assert.NoError(t, limit.New(failing{}, nil).Check(t.Context()), "a store without a check")
+	assert.NoError(t, operate.Check(t.Context(), limiter))
+	assert.ErrorIs(t, operate.Check(ended, limiter), context.Canceled)
+	assert.NoError(t, operate.Check(t.Context(), limit.New(failing{}, nil)), "a store without a check")
 }
 
 // TestNoticeOfRedis logs what is wrong with a Redis after the first decision, once.
@@ -104,8 +105,7 @@ func TestNoticeOfRedis(t *testing.T) {
 	healthy := redistest.Real(t)
 	evicting := redistest.Launch(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru").Client()
 	require.NoError(t, healthy.Do(t.Context(), "ACL", "SETUSER", "app", "on", ">secret", "~limit:*", "+@all", "-info").Err())
-	limited := redis.NewClient(&redis.Options{Addr: healthy.Options().Addr, Username: "app", Password: "secret"})
-	defer limited.Close()
+	limited := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: healthy.Options().Addr, Username: "app", Password: "secret"}))
 	for _, test := range []struct {
 		name    string
 		client  *redis.Client
@@ -163,8 +163,7 @@ func TestNoticeOfFailingRedis(t *testing.T) {
 		return strings.Contains(replica.Info(t.Context(), "replication").Val(), "master_link_status:up")
 	})
 	require.NoError(t, primary.Client().Do(t.Context(), "ACL", "SETUSER", "app", "on", ">secret", "~limit:*", "+@all", "-evalsha").Err())
-	limited := redis.NewClient(&redis.Options{Addr: primary.Addr, Username: "app", Password: "secret"})
-	defer limited.Close()
+	limited := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: primary.Addr, Username: "app", Password: "secret"}))
 	gone := redistest.Launch(t)
 	dead := gone.Client()
 	gone.Kill()
@@ -188,8 +187,8 @@ func TestNoticeOfFailingRedis(t *testing.T) {
 		assert.Contains(t, lines[0], "code="+test.code)
 		assert.Contains(t, lines[0], test.want)
 		var d *core.Diagnosis
-		require.ErrorAs(t, limiter.Check(t.Context()), &d)
+		require.ErrorAs(t, operate.Check(t.Context(), limiter), &d)
 		assert.Equal(t, code, d.Code)
-		assert.NoError(t, limit.New(redisstore.New(test.client, nil), &limit.Options{Silence: []string{code}}).Check(t.Context()))
+		assert.NoError(t, operate.Check(t.Context(), limit.New(redisstore.New(test.client, nil), &limit.Options{Silence: []string{code}})))
 	}
 }

@@ -2,7 +2,6 @@ package limit
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"log/slog"
 	"math"
@@ -16,8 +15,15 @@ import (
 
 // A Decision is the outcome of a policy for one request.
 type Decision struct {
+	Policy  string    // the name of the quotas: the route, or the name given by Named
 	Allowed bool      // whether the request is admitted; if it is not, no rule was charged
 	Mode    core.Mode // how the decision was made: by the store, or without it
+	outcome outcome   // of a request that was refused
+
+	// GivenBack is set where [Options].Observe sees an admitted request again, since a rule
+	// set behind this one has refused it: what the request took was given back, apart from
+	// rules with Attempts or Settle, and the rules are those after that.
+	GivenBack bool
 
 	// At is when the decision was made: on the clock of Redis, or on that of this
 	// process for a memory store, [core.ModeExempt] and [core.ModeBarred].
@@ -27,6 +33,8 @@ type Decision struct {
 	// came: 0 if the request is admitted, [Never] if no wait helps, and for a barred client
 	// what [Options].Bar returned.
 	RetryAfter time.Duration
+
+	Message string // the Rule.Message that a refused client reads, or ""
 
 	Waited time.Duration // how long the request waited until its rules decided: see Policy.Wait
 	Delay  time.Duration // from the decision to the slot of a Queue, if the request is admitted: see Decision.Wait
@@ -39,15 +47,12 @@ type Decision struct {
 	// decisions, in memory of one decision in 16, and is otherwise 0.
 	Latency time.Duration
 
-	outcome outcome // of a request that was refused
-
 	of     engine.Decision
 	policy *version
-	route  *route
-	terms  *terms
+	terms  *terms        // of the caller
 	jitter time.Duration // to add to Retry-After
 	outer  *layer        // of a decision that DecisionFrom returns
-	loss   *loss         // likewise
+	loss   *loss         // of the leases of all sets so far, or nil
 }
 
 // Never is the RetryAfter of a request that costs more than a rule can ever hold, or
@@ -63,6 +68,7 @@ type RuleDecision struct {
 	Window     time.Duration // for a calendar, the usual length of its unit; for Concurrency, the life of a lease
 	Capacity   int64         // the most units that can remain: Limit, or what the Burst allows
 	Allowed    bool          // whether this rule had room
+	Refused    bool          // whether the rule refuses the request: it had no room, and does not only watch
 	Remaining  int64         // units left for this caller after the decision
 	RetryAfter time.Duration // until this rule has room; 0 if it had, Never if it cannot have
 	ResetAfter time.Duration // until the quota is full again; 0 if it is
@@ -73,12 +79,15 @@ type RuleDecision struct {
 
 // describe fills in what follows from what the engine has decided. A Decision is large:
 // where it is made for each request, it is filled in place.
-func (d *Decision) describe(p *version, r *route, t *terms) {
+func (d *Decision) describe(p *version, policy string, t *terms) {
+	d.Policy, d.policy, d.terms = policy, p, t
 	d.Allowed, d.Mode, d.Waited, d.Latency = d.of.Allowed, d.of.Mode, d.of.Waited, d.of.Latency
 	d.At = time.UnixMicro(d.of.At)
-	d.policy, d.route, d.terms = p, r, t
 	if !d.Allowed {
 		d.RetryAfter = retryAfter(d.of.RetryAfter())
+		if i := d.strictest(); i >= 0 {
+			d.Message = p.list[i].Message
+		}
 		if jitter := p.limiter.options.Jitter; jitter > 0 {
 			d.jitter = rand.N(jitter + 1)
 		}
@@ -93,14 +102,6 @@ func retryAfter(n int64) time.Duration {
 		return Never
 	}
 	return core.Duration(n)
-}
-
-// Policy returns the name of the quotas: the route, or the name given by [Named].
-func (d Decision) Policy() string {
-	if d.route == nil {
-		return ""
-	}
-	return d.route.name
 }
 
 // Rules ranges over the outcomes of the rules, in the order of declaration. There are none
@@ -134,6 +135,7 @@ func (d *Decision) fill(outcome *RuleDecision, i int) {
 	outcome.Window = core.Duration(rule.Charge.Quota.Window)
 	outcome.Capacity = d.terms.Capacities[i]
 	outcome.Allowed = o.Fits()
+	outcome.Refused = d.of.Refuses(i)
 	outcome.Remaining = d.of.Remaining(i)
 	outcome.RetryAfter = retryAfter(o.RetryAfter)
 	outcome.ResetAfter = core.Duration(o.ResetAfter)
@@ -142,9 +144,8 @@ func (d *Decision) fill(outcome *RuleDecision, i int) {
 	outcome.Exempt = d.of.Caller.Exempts(i)
 }
 
-// Refusing returns the names of the rules that refuse the request.
-func (d Decision) Refusing() []string {
-	var names []string
+// refusing returns the names of the rules that refuse the request.
+func (d *Decision) refusing() (names []string) {
 	for i := range d.of.Outcomes() {
 		if d.of.Refuses(i) {
 			names = append(names, d.policy.names[i])
@@ -166,15 +167,6 @@ func (d *Decision) shown(i int) bool {
 	return !d.policy.list[i].Hidden && d.policy.rules[i].Charge.Quota.Spends() && !d.shadows(i) && !d.of.Caller.Exempts(i)
 }
 
-// Marked returns the names of the rules that marked the request: those that have a Mark,
-// and had no room for it.
-func (d Decision) Marked() (names []string) {
-	if d.outer != nil {
-		names = d.outer.decision.Marked()
-	}
-	return append(names, d.marking()...)
-}
-
 // marking returns the names of the rules of this set that marked the request.
 func (d *Decision) marking() (names []string) {
 	if d.policy == nil || d.of.Watched == 0 {
@@ -191,14 +183,14 @@ func (d *Decision) marking() (names []string) {
 // LogValue returns d for package log/slog: the policy, the outcome and the mode,
 // but no keys.
 func (d Decision) LogValue() slog.Value {
-	attrs := []slog.Attr{slog.String("policy", d.Policy()), slog.Bool("allowed", d.Allowed), slog.String("mode", d.Mode.String())}
+	attrs := []slog.Attr{slog.String("policy", d.Policy), slog.Bool("allowed", d.Allowed), slog.String("mode", d.Mode.String())}
 	if !d.Allowed {
-		attrs = append(attrs, slog.Any("refusing", d.Refusing()), slog.Duration("retry_after", d.RetryAfter))
+		attrs = append(attrs, slog.Any("refusing", d.refusing()), slog.Duration("retry_after", d.RetryAfter))
 	}
 	if outcome := d.Outcome(); outcome != "" && outcome != "admitted" && outcome != "refused" {
 		attrs = append(attrs, slog.String("outcome", outcome))
 	}
-	if marked := d.Marked(); marked != nil {
+	if marked := d.marking(); marked != nil {
 		attrs = append(attrs, slog.Any("marked", marked))
 	}
 	if d.Waited > 0 {
@@ -210,35 +202,31 @@ func (d Decision) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// Message returns the [Rule].Message that a refused client reads, or "".
-func (d Decision) Message() string {
-	if i := d.strictest(); i >= 0 {
-		return d.policy.list[i].Message
-	}
-	return ""
-}
-
 // Outcome returns what the caller met: "admitted", "refused", "redirected",
-// "degraded" or "marked"; "" for the zero Decision. A refused decision of [Policy.Take],
-// or of Decide of an adapter, is "refused", whatever the [Refusal] of its rules.
+// "degraded", "marked" or "given back"; "" for the zero Decision. A degraded or marked
+// request reaches its handler. For a handler, which asks [DecisionFrom], the outcome is that
+// of all sets on the request: "degraded" if one degrades it, and otherwise "marked" if one
+// marks it. A refused decision of [Policy.Take], or of Decide of an adapter, is "refused",
+// whatever the [Refusal] of its rules.
 func (d Decision) Outcome() string {
 	switch {
-	case d.route == nil:
+	case d.Policy == "":
 		return ""
-	case d.Allowed && d.marking() != nil:
-		return "marked"
-	case d.Allowed:
-		return "admitted"
-	case d.outcome == answered:
+	case d.GivenBack:
+		return "given back"
+	case d.outcome != answered:
+		return outcomes[d.outcome]
+	case !d.Allowed:
 		return "refused"
 	}
-	return outcomes[d.outcome]
-}
-
-// Degraded reports whether the Degrade of a [Refusal] let the request reach its handler,
-// which should then do less work.
-func (d Decision) Degraded() bool {
-	return d.outcome == degraded || d.outer != nil && d.outer.decision.Degraded()
+	outer := "admitted"
+	if d.outer != nil {
+		outer = d.outer.decision.Outcome()
+	}
+	if outer == "admitted" && d.marking() != nil {
+		return "marked"
+	}
+	return outer
 }
 
 // The errors of what a decision holds.
@@ -248,15 +236,9 @@ var (
 	ErrLeaseLost = engine.ErrLeaseLost
 
 	// ErrSettled is returned by [Decision.Settle] when there is nothing to settle: the
-	// decision is a refusal, was not made by [Policy.Reserve] or [Policy.Wait], or has
-	// been settled. Nothing was changed.
+	// decision is a refusal, its [Request] does not say Settle, or it has been settled.
+	// Nothing was changed.
 	ErrSettled = engine.ErrSettled
-
-	// ErrGivenBack is the error that [Options].Observe receives, with the decision of an
-	// outer rule set, when an inner one has refused the request: the outer set has given
-	// back what the request took, apart from its rules with [Rule].Attempts or
-	// [Rule].Settle. The quotas are those after it.
-	ErrGivenBack = errors.New("limit: given back, since an inner rule set refused the request")
 )
 
 // Release gives back what the decision holds under rules of [Concurrency], when the
@@ -293,17 +275,23 @@ func (d Decision) Wait(ctx context.Context) error {
 		return err
 	}
 	waited := d.Waited
-	d.describe(d.policy, d.route, d.terms)
+	d.describe(d.policy, d.Policy, d.terms)
 	d.Waited = waited
 	return &RefusedError{Decision: d}
 }
 
-// Settle corrects what [Policy.Reserve] or [Policy.Wait] took to n units of each rule,
-// the true cost of the request; 0 cancels the reservation. A second call, also on a copy,
-// returns [ErrSettled]. If the cost is lower, the rest is refunded, as far as its time has
+// Settle corrects what a [Request] that says Settle took to n units of each rule, its true
+// cost; 0 gives back everything:
+//
+//	d, err := policy.Take(ctx, limit.Request{Keys: keys, Cost: 4_000, Settle: true})
+//	…
+//	err = d.Settle(ctx, used)
+//
+// A second call, also on a copy, returns [ErrSettled]. Rules of [Concurrency] are released,
+// not settled. If the cost is lower, the rest is refunded, as far as its time has
 // not passed; docs/algorithms.md has the details. If it is higher, Settle takes what the
-// rules have room for, and no more: so reserve the most that a request may cost. After an
-// error that wraps [ErrUndecided] the reservation may stay taken.
+// rules have room for, and no more: so let Cost be the most that the request may cost.
+// After an error that wraps [ErrUndecided] everything may stay taken.
 func (d Decision) Settle(ctx context.Context, n int64) error {
 	n, err := validCost(n)
 	if err != nil {

@@ -41,6 +41,7 @@ func init() {
 	door.Observe = (*Limiter).observe
 	door.Compared = Decision.compared
 	door.Change = (*Limiter).change
+	door.Check = (*Limiter).problems
 	door.Validate = func(l *Limiter, rules RuleSet) error {
 		return errors.Join(l.validate(rules), l.check(rules, door.Place{}))
 	}
@@ -63,7 +64,9 @@ func (p *Policy) decide(r *http.Request, from door.Framework, cost int64) (d Dec
 		p.limiter.failed(undecidedRequest, r, Decision{}, err)
 		return Decision{}, err
 	}
-	if d = l.decision; d.of.Holds() {
+	d = l.decision
+	d.loss = nil // Lost is about its own leases alone
+	if d.of.Holds() {
 		l.shared = true
 		d.of.OnLoss(nil, l.reportLoss)
 	}
@@ -118,7 +121,7 @@ func (l *Limiter) peekKey(ctx context.Context, policy, rule, key, plan string) (
 		return RuleDecision{}, err
 	}
 	d.of.Outcomes()[i].Need(1 + d.of.Caller.Reserve(i))
-	d.describe(p, of.route, terms)
+	d.describe(p, of.route.name, terms)
 	return d.rule(i), nil
 }
 

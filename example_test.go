@@ -18,6 +18,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -116,12 +117,12 @@ func ExamplePolicy_Take() {
 		if err != nil {
 			panic(err)
 		}
-		fmt.Println(d.Allowed, d.Refusing(), d.RetryAfter.Round(time.Minute))
+		fmt.Println(d.Allowed, d.RetryAfter.Round(time.Minute))
 	}
 	// Output:
-	// true [] 0s
-	// true [] 0s
-	// false [per-user-1h] 1h0m0s
+	// true 0s
+	// true 0s
+	// false 1h0m0s
 }
 
 // Parse reads rules from flags and files, in the grammar of tags.
@@ -212,7 +213,8 @@ func ExampleByHeader_incorrect() {
 }
 
 // Right: keys that do not exist never reach the rule by key, and the rule by
-// address in front bounds the attempts to guess one.
+// address in front bounds the attempts to guess one, also those that the rule by key
+// refuses.
 func ExampleByHeader() {
 	limiter := limit.New(nil, nil)
 	checked := func(next http.Handler) http.Handler {
@@ -224,7 +226,8 @@ func ExampleByHeader() {
 			next.ServeHTTP(w, r)
 		})
 	}
-	attempts := limiter.Limit(limit.Named("attempts", limit.PerIP(time.Minute, 3)))
+	attempts := limiter.Limit(limit.Named("attempts",
+		limit.Rule{Key: limit.ByIP, Limit: 3, Window: time.Minute, Attempts: true}))
 	calls := limiter.Limit(limit.Named("calls", limit.Per(limit.ByHeader("X-API-Key"), time.Minute, 1)))
 	h := attempts(checked(calls(http.HandlerFunc(update))))
 
@@ -304,7 +307,7 @@ func ExampleRule_cost() {
 		limit.Global(time.Minute, 100),
 		limit.Rule{
 			Name: "rows", Key: limit.ByIP, Limit: 1000, Window: time.Hour,
-			Cost: limit.CostBy("rows", func(r *http.Request) int64 {
+			Cost: rules.CostBy("rows", func(r *http.Request) int64 {
 				rows, err := strconv.ParseInt(r.URL.Query().Get("rows"), 10, 64)
 				if err != nil || rows < 1 {
 					return 1 // what the handler does with such a request
@@ -456,7 +459,7 @@ func ExampleDecision_Wait() {
 // A lease is held from the decision until Release, and renewed meanwhile.
 // Handlers release by themselves; a job calls Release.
 func ExampleDecision_Release() {
-	policy, err := limit.New(nil, nil).Policy(limit.Named("exports", limit.Concurrent(limit.ByUser, 2), limit.PerUser(time.Hour, 100)))
+	policy, err := limit.New(nil, nil).Policy(limit.Named("exports", limit.Rule{Key: limit.ByUser, Limit: 2, Algorithm: limit.Concurrency{}}, limit.PerUser(time.Hour, 100)))
 	if err != nil {
 		panic(err)
 	}
@@ -466,7 +469,7 @@ func ExampleDecision_Release() {
 		if err != nil {
 			panic(err)
 		}
-		fmt.Println(d.Allowed, d.Refusing())
+		fmt.Println(d.Allowed)
 		return d.Release
 	}
 	first := export()
@@ -475,10 +478,10 @@ func ExampleDecision_Release() {
 	first()
 	defer export()()
 	// Output:
-	// true []
-	// true []
-	// false [per-user-concurrency]
-	// true []
+	// true
+	// true
+	// false
+	// true
 }
 
 // Named makes one quota for a whole application. The handler behind the rules may be

@@ -13,6 +13,8 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -87,7 +89,7 @@ func TestExemptAlgorithms(t *testing.T) {
 		limiter := limit.New(nil, nil)
 		policy := mustPolicy(limiter, limit.Named("p", limit.MustParse("r: 1/1h global "+words+" exempt user root; other: 3/1h per user").Rules()...))
 		for n := range 5 {
-			d, err := policy.Reserve(t.Context(), limit.Request{Keys: map[string]string{"user": "root", "query name": fmt.Sprint(n)}})
+			d, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "root", "query name": fmt.Sprint(n)}, Settle: true})
 			require.NoError(t, err)
 			assert.Equal(t, n < 3, d.Allowed, "%s %d", words, n)
 			if d.Allowed {
@@ -103,16 +105,16 @@ func TestExemptAlgorithms(t *testing.T) {
 		root, err := policy.Peek(t.Context(), limit.Request{Keys: map[string]string{"user": "root", "query name": "z"}})
 		require.NoError(t, err)
 		assert.True(t, slices.Collect(root.Rules())[0].Exempt)
-		assert.Equal(t, []string{"other"}, root.Refusing())
+		assert.Equal(t, []string{"other"}, routetest.Refused(root))
 	}
 }
 
 // TestExemptSettle has the Settle of a rule leave exempt requests alone.
 func TestExemptSettle(t *testing.T) {
-	rules := limit.MustParse("bad: 2/1h global ban 1h exempt user root; few: 100/1h global").Rules()
-	rules[0].Settle = limit.OnStatus(http.StatusUnauthorized)
+	list := limit.MustParse("bad: 2/1h global ban 1h exempt user root; few: 100/1h global").Rules()
+	list[0].Settle = rules.OnStatus(http.StatusUnauthorized)
 	limiter := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: header("User")}})
-	h := limiter.Limit(limit.Named("login", rules...))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	h := limiter.Limit(limit.Named("login", list...))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 	send := func(user string) int {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Header.Set("User", user)

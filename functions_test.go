@@ -24,10 +24,12 @@ var otherFunctions = map[string]struct {
 		"the key tenant or ip, here another function of that name (call limit.By once, and use what it returns in both sets)"},
 	"Algorithm.Distinct.Values": {func(r *Rule, n int) { r.Algorithm = Distinct{Values: By("name", word(n))} },
 		"the values name, here another function of that name (call limit.By once, and use what it returns in both sets)"},
-	"Cost": {func(r *Rule, n int) { r.Cost = CostBy("units", func(*http.Request) int64 { return int64(n) }) },
-		"the Cost units, here another function of that name (call limit.CostBy once, and use what it returns in both sets)"},
-	"Settle": {func(r *Rule, n int) { r.Settle = SettleBy("units", func(*http.Request, int) int64 { return int64(n) }) },
-		"the Settle units, here another function of that name (call limit.SettleBy once, and use what it returns in both sets)"},
+	"Cost": {func(r *Rule, n int) { r.Cost = rules.CostBy("units", func(*http.Request) int64 { return int64(n) }) },
+		"the Cost units, here another function of that name (call rules.CostBy once, and use what it returns in both sets)"},
+	"Settle": {func(r *Rule, n int) {
+		r.Settle = rules.SettleBy("units", func(*http.Request, int) int64 { return int64(n) })
+	},
+		"the Settle units, here another function of that name (call rules.SettleBy once, and use what it returns in both sets)"},
 	"OnRefusal.Fallback": {func(r *Rule, n int) {
 		r.OnRefusal = Refusal{Degrade: true, Fallback: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(n) })}
 	}, "a Fallback, here another"},
@@ -133,14 +135,14 @@ func TestSettlementsOfOneName(t *testing.T) {
 		return Named("failed", Rule{Name: "failed", Key: ByIP, Limit: 5, Window: time.Hour, Settle: settle})
 	}
 	l := New(nil, nil)
-	_, err := l.Policy(failed(OnStatus(http.StatusUnauthorized)))
+	_, err := l.Policy(failed(rules.OnStatus(http.StatusUnauthorized)))
 	require.NoError(t, err)
-	_, err = l.Policy(failed(OnStatus(http.StatusForbidden)))
+	_, err = l.Policy(failed(rules.OnStatus(http.StatusForbidden)))
 	assert.EqualError(t, err, `limit: policy "failed": already has other rules (failed: 5/1h per ip settle 401, here failed: 5/1h per ip settle 403): rule "failed" has the Settle OnStatus(401), here OnStatus(403): `+
 		"declare the set once and share it, or choose another name")
 	_, err = l.Policy(failed(rules.Settlement{}))
 	assert.ErrorContains(t, err, "has the Settle OnStatus(401), here none:")
-	h := l.Limit(failed(OnStatus(http.StatusUnauthorized)))(answer(http.StatusUnauthorized))
+	h := l.Limit(failed(rules.OnStatus(http.StatusUnauthorized)))(answer(http.StatusUnauthorized))
 	passed := 0
 	for range 20 {
 		if serve(h, t.Context()).Code == http.StatusUnauthorized {
@@ -149,12 +151,12 @@ func TestSettlementsOfOneName(t *testing.T) {
 	}
 	assert.Equal(t, 5, passed)
 
-	assert.Equal(t, OnStatus(403, 401, 403), OnStatus(401, 403))
-	assert.True(t, map[rules.Settlement]bool{OnStatus(401): true}[OnStatus(401)], "comparable")
-	assert.NotEqual(t, OnStatus(401), OnStatus(403))
-	assert.Equal(t, "OnStatus(200, 264, 401, 599)", OnStatus(401, 599, 200, 264).String())
+	assert.Equal(t, rules.OnStatus(403, 401, 403), rules.OnStatus(401, 403))
+	assert.True(t, map[rules.Settlement]bool{rules.OnStatus(401): true}[rules.OnStatus(401)], "comparable")
+	assert.NotEqual(t, rules.OnStatus(401), rules.OnStatus(403))
+	assert.Equal(t, "OnStatus(200, 264, 401, 599)", rules.OnStatus(401, 599, 200, 264).String())
 	for status := -1; status < 1100; status++ {
-		settle := OnStatus(200, 263, 264, 401, 599)
+		settle := rules.OnStatus(200, 263, 264, 401, 599)
 		want := int64(0)
 		if status == 200 || status == 263 || status == 264 || status == 401 || status == 599 {
 			want = rules.AsCharged
@@ -206,11 +208,11 @@ func TestFallbackOfOneName(t *testing.T) {
 // TestFunctionsAreDeclared declares functions that are nil, and names that are no word.
 func TestFunctionsAreDeclared(t *testing.T) {
 	for text, change := range map[string]func(*Rule){
-		`limit.CostBy("units", …): write a function that is not nil`: func(r *Rule) { r.Cost = CostBy("units", nil) },
-		`limit.CostBy("", …): write`:                                 func(r *Rule) { r.Cost = CostBy("", func(*http.Request) int64 { return 1 }) },
-		`limit.SettleBy("units", …): write a function that is not`:   func(r *Rule) { r.Settle = SettleBy("units", nil) },
-		`limit.SettleBy("two words", …): write`: func(r *Rule) {
-			r.Settle = SettleBy("two words", func(*http.Request, int) int64 { return 1 })
+		`rules.CostBy("units", …): write a function that is not nil`: func(r *Rule) { r.Cost = rules.CostBy("units", nil) },
+		`rules.CostBy("", …): write`:                                 func(r *Rule) { r.Cost = rules.CostBy("", func(*http.Request) int64 { return 1 }) },
+		`rules.SettleBy("units", …): write a function that is not`:   func(r *Rule) { r.Settle = rules.SettleBy("units", nil) },
+		`rules.SettleBy("two words", …): write`: func(r *Rule) {
+			r.Settle = rules.SettleBy("two words", func(*http.Request, int) int64 { return 1 })
 		},
 	} {
 		r := Global(time.Hour, 1)
@@ -220,5 +222,5 @@ func TestFunctionsAreDeclared(t *testing.T) {
 		assert.ErrorContains(t, err, `rule "1/1h global `)
 	}
 	assert.EqualValues(t, 1, rules.Cost{}.Units(nil))
-	assert.Equal(t, "units none", fmt.Sprint(CostBy("units", nil), " ", "none"))
+	assert.Equal(t, "units none", fmt.Sprint(rules.CostBy("units", nil), " ", "none"))
 }

@@ -72,7 +72,7 @@ func (r *router) Group(prefix string, rules limit.RuleSet) adaptertest.Routes {
 }
 
 func (r routes) Handle(method, path string, h http.Handler, rules ...limit.RuleSet) {
-	for _, set := range rules {
+	for _, set := range slices.Backward(rules) { // the last is the innermost
 		h = r.limiter.Limit(set)(h)
 	}
 	if r.after != nil {
@@ -174,7 +174,7 @@ func TestNamedTwice(t *testing.T) {
 	ginlimit.New(limiter).Limit(limit.Named("api", limit.PerIP(time.Hour, 4)))
 
 	settled := limit.PerIP(time.Hour, 4)
-	settled.Settle = limit.OnStatus(http.StatusUnauthorized)
+	settled.Settle = rules.OnStatus(http.StatusUnauthorized)
 	_, err := limiter.Policy(limit.Named("api", settled))
 	assert.ErrorContains(t, err, `policy "api": already has other rules`, "one settles, and one does not")
 
@@ -319,7 +319,7 @@ func TestAnyMethod(t *testing.T) {
 // TestPanicAfterStatus settles a request by the status that was sent before its handler
 // panicked: a client that resets the connection must not get a failed login back.
 func TestPanicAfterStatus(t *testing.T) {
-	failed := limit.Rule{Name: "failed", Key: limit.ByIP, Limit: 3, Window: time.Hour, Settle: limit.OnStatus(http.StatusUnauthorized)}
+	failed := limit.Rule{Name: "failed", Key: limit.ByIP, Limit: 3, Window: time.Hour, Settle: rules.OnStatus(http.StatusUnauthorized)}
 	limiter := limit.New(nil, nil)
 	mux := http.NewServeMux()
 	mux.Handle("GET /login", limiter.Limit(limit.Rules(failed))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -358,7 +358,7 @@ func TestObserveOutsideHTTP(t *testing.T) {
 	var seen []string
 	observe := func(r *http.Request, d limit.Decision, err error) {
 		assert.Nil(t, r)
-		seen = append(seen, fmt.Sprint(d.Policy(), " ", d.Allowed, " ", err))
+		seen = append(seen, fmt.Sprint(d.Policy, " ", d.Allowed, " ", err))
 	}
 	p := mustPolicy(limit.New(nil, &limit.Options{Observe: observe}), limit.Named("p", limit.Global(time.Hour, 3)))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -369,7 +369,7 @@ func TestObserveOutsideHTTP(t *testing.T) {
 	require.NoError(t, err)
 	_, err = p.Peek(ctx, limit.Request{})
 	require.NoError(t, err)
-	_, err = p.Reserve(ctx, limit.Request{})
+	_, err = p.Take(ctx, limit.Request{Settle: true})
 	require.NoError(t, err)
 	_, err = p.Wait(ctx, limit.Request{})
 	require.ErrorAs(t, err, new(*limit.RefusedError))

@@ -33,18 +33,12 @@ var (
 // write any value, unless something before the limiter has checked it.
 func ByHeader(name string) KeyResolver { return rules.NewKey(grammar.Header, name) }
 
-// ByCookie resolves the value of a cookie.
-func ByCookie(name string) KeyResolver { return rules.NewKey(grammar.Cookie, name) }
-
-// ByQuery resolves the first value of a query parameter.
-func ByQuery(name string) KeyResolver { return rules.NewKey(grammar.Query, name) }
-
 // ByPathValue resolves a part of the path: "id" for "/users/:id" on Gin and Echo,
 // and for "/users/{id}" on a ServeMux. The route must have it.
 func ByPathValue(name string) KeyResolver { return rules.NewKey(grammar.Path, name) }
 
-// By resolves what fn returns; "" means that the request has no such key. The function must
-// not read the body: see [Policy.Serve]. The name is one word, and appears in the names of
-// rules. Each call of By makes another resolver, even of the same name and function: keep
-// it in a variable for several sets.
+// By resolves what fn returns, such as a cookie or a part of the query; "" means that the
+// request has no such key. The function must not read the body: see [Policy.Serve]. The
+// name is one word, and appears in the names of rules. Each call of By makes another
+// resolver, even of the same name and function: keep it in a variable for several sets.
 func By(name string, fn func(*http.Request) string) KeyResolver { return rules.KeyBy(name, fn) }

@@ -67,6 +67,7 @@ func hashed(s string) string {
 
 func TestResolve(t *testing.T) {
 	agent := By("agent", (*http.Request).UserAgent)
+	cookie, query := MustParse("1/1s per cookie sid").Rules()[0].Key, MustParse("1/1s per query key").Rules()[0].Key
 	alice := Options{Caller: Caller[*http.Request]{User: func(*http.Request) string { return "alice" }}}
 	megabyte := strings.Repeat("x", 1<<20)
 	withPath := request("/")
@@ -105,16 +106,16 @@ func TestResolve(t *testing.T) {
 		{ByHeader("X-API-Key"), request("/", "X-Api-Key: \xff\xc0\x80\u202e"), Options{}, "\xff\xc0\x80\u202e"},
 		{ByHeader("X-API-Key"), request("/", "X-Api-Key: {a}\x00"), Options{}, "{a}\x00"},
 
-		{ByCookie("sid"), request("/", "Cookie: a=b; sid=1; sid=2"), Options{}, "1"},
-		{ByCookie("sid"), request("/", "Cookie: SID=1"), Options{}, ""},
-		{ByCookie("sid"), request("/", "Cookie: sid="), Options{}, ""},
-		{ByCookie("sid"), request("/"), Options{}, ""},
+		{cookie, request("/", "Cookie: a=b; sid=1; sid=2"), Options{}, "1"},
+		{cookie, request("/", "Cookie: SID=1"), Options{}, ""},
+		{cookie, request("/", "Cookie: sid="), Options{}, ""},
+		{cookie, request("/"), Options{}, ""},
 
-		{ByQuery("key"), request("/?a=b&key=1&key=2"), Options{}, "1"},
-		{ByQuery("key"), request("/?key=%20a%26b%20"), Options{}, "a&b"},
-		{ByQuery("key"), request("/?key=%zz"), Options{}, ""},
-		{ByQuery("key"), request("/?key="), Options{}, ""},
-		{ByQuery("key"), request("/"), Options{}, ""},
+		{query, request("/?a=b&key=1&key=2"), Options{}, "1"},
+		{query, request("/?key=%20a%26b%20"), Options{}, "a&b"},
+		{query, request("/?key=%zz"), Options{}, ""},
+		{query, request("/?key="), Options{}, ""},
+		{query, request("/"), Options{}, ""},
 
 		{ByPathValue("id"), withPath, Options{}, "42"},
 		{ByPathValue("id"), ginPath, Options{}, "id=7"},
@@ -146,7 +147,7 @@ func TestResolve(t *testing.T) {
 		assert.Equal(t, test.want, resolve(test.key, test.call, test.options), "%s", test.key)
 		assert.NoError(t, Rules(Per(test.key, time.Minute, 1)).Validate())
 	}
-	assert.Empty(t, resolve(ByQuery("a"), &seen{request: &http.Request{}}, Options{}), "a request without URL")
+	assert.Empty(t, resolve(query, &seen{request: &http.Request{}}, Options{}), "a request without URL")
 }
 
 func TestKeys(t *testing.T) {

@@ -68,10 +68,15 @@ func (l *layer) overlaps() bool {
 }
 
 // spare leaves out the rules whose quotas the sets around l have charged for the request: it
-// is charged to each once.
+// is charged to each once. A handler such as http.TimeoutHandler changes the response, and
+// not the header of the request.
 func (l *layer) spare(run *engine.Run) {
-	for o := l.around(); o != nil; o = o.around() {
-		run.Spare(&o.decision.of)
+	header := reflect.ValueOf(l.request.Header).Pointer()
+	for o := l.outer; o != nil; o = o.outer {
+		same := header != 0 && header == reflect.ValueOf(o.request.Header).Pointer()
+		if o.version.limiter == l.version.limiter && (same || l.answers(o)) {
+			run.Spare(&o.decision.of)
+		}
 	}
 }
 
@@ -99,7 +104,9 @@ func (l *layer) giveBack() {
 		if err != nil {
 			limiter.failed(unsettledRequest, o.request, d, err)
 		} else {
-			limiter.notify(o.request, &d, ErrGivenBack)
+			d.GivenBack = true
+			l.noticeFreeAttempts(o)
+			limiter.notify(o.request, &d, nil)
 		}
 	}
 }

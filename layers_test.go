@@ -1,17 +1,27 @@
 package limit_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/operate"
+	"github.com/routelimit/limit/rules"
+	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
 )
 
@@ -36,8 +46,9 @@ func left(t *testing.T, l *limit.Limiter, policy, rule, key string) int64 {
 // to a route that admits three.
 func TestRefusalCostsNothingOutside(t *testing.T) {
 	for name, l := range map[string]*limit.Limiter{
-		"memory": limit.New(nil, nil),
-		"Redis":  limit.New(redisstore.New(redistest.Real(t), nil), nil),
+		"memory":    limit.New(nil, nil),
+		"Redis":     limit.New(redisstore.New(redistest.Real(t), nil), nil),
+		"an outage": limit.New(&down{memstore.New(nil), true}, nil),
 	} {
 		t.Run(name, func(t *testing.T) {
 			application, err := l.Policy(limit.Named("app", limit.Global(time.Hour, 100)))
@@ -54,4 +65,268 @@ func TestRefusalCostsNothingOutside(t *testing.T) {
 			assert.Equal(t, []string{`"global-1h";r=97;t=3600`, `"global-1h";r=0;t=3600`}, last.Header()["Ratelimit"])
 		})
 	}
+}
+
+// A stack is random rule sets around one handler, and what each rule must have taken.
+type stack struct {
+	limiter *limit.Limiter
+	handler http.Handler
+	sets    [][]limit.Rule
+	taken   map[string]int64 // by set, rule and key, of the rules that give back or count attempts
+}
+
+var clients = []string{"a", "b", "c"}
+
+// newStack returns one to four sets. Their rules have small limits, so that each set
+// refuses some requests.
+func newStack(t *testing.T, l *limit.Limiter, r *rand.Rand) *stack {
+	s := &stack{limiter: l, handler: ok200, taken: make(map[string]int64)}
+	algorithms := []rules.Algorithm{nil, limit.SlidingCells{Cells: 4}, limit.SlidingCounter{}, limit.FixedWindow{},
+		limit.TokenBucket{}, limit.LeakyBucket{Burst: 7}}
+	n := 1 + r.IntN(4)
+	s.sets = make([][]limit.Rule, n)
+	for i := n - 1; i >= 0; i-- { // the innermost first
+		var list []limit.Rule
+		for j := range 1 + r.IntN(3) {
+			rule := limit.Rule{Name: fmt.Sprint("r", j), Key: limit.ByHeader("Client"), Limit: 2 + r.Int64N(12), Window: 24 * 366 * time.Hour,
+				Algorithm: algorithms[r.IntN(len(algorithms))], Attempts: r.IntN(5) == 0}
+			if r.IntN(3) == 0 {
+				rule.Key = limit.Everyone
+			}
+			if r.IntN(6) == 0 {
+				rule.Shadow = &rules.Shadow{}
+			}
+			list = append(list, rule)
+		}
+		s.sets[i] = list
+		p, err := l.Policy(limit.Named(fmt.Sprint("set", i), list...))
+		require.NoError(t, err)
+		s.handler = p.Middleware(s.handler)
+	}
+	return s
+}
+
+func (s *stack) id(set, rule int, client string) string {
+	if s.sets[set][rule].Key.String() == limit.Everyone.String() {
+		client = ""
+	}
+	return fmt.Sprintf("set%d r%d %s", set, rule, client)
+}
+
+// request sends a request, and counts what it must have taken.
+func (s *stack) request(t *testing.T, client string) (status int) {
+	before := make(map[string]int64)
+	for set, list := range s.sets {
+		for i := range list {
+			before[s.id(set, i, client)] = s.left(t, set, i, client)
+		}
+	}
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("Client", client)
+	w := httptest.NewRecorder()
+	s.handler.ServeHTTP(w, r)
+	refusing := len(s.sets)
+sets:
+	for set, list := range s.sets {
+		for i, rule := range list {
+			if rule.Shadow == nil && before[s.id(set, i, client)] < 1 {
+				refusing = set
+				break sets
+			}
+		}
+	}
+	require.Equal(t, refusing == len(s.sets), w.Code == 200)
+	for set, list := range s.sets {
+		for i, rule := range list {
+			id := s.id(set, i, client)
+			counts := refusing == len(s.sets) || rule.Attempts && set < refusing
+			if counts && before[id] > 0 {
+				s.taken[id]++
+			}
+			if set == refusing && rule.Shadow != nil && before[id] > 0 {
+				s.taken[id]++ // a shadow beside a refusal counts as it would alone
+			}
+		}
+	}
+	return w.Code
+}
+
+func (s *stack) left(t *testing.T, set, rule int, client string) int64 {
+	if s.sets[set][rule].Key.String() == limit.Everyone.String() {
+		client = ""
+	}
+	return left(t, s.limiter, fmt.Sprint("set", set), fmt.Sprint("r", rule), client)
+}
+
+// TestLayersTakeWhatTheyAdmit sends random requests through random layers. Each quota has
+// lost exactly the requests that the handler has had, and attempts.
+func TestLayersTakeWhatTheyAdmit(t *testing.T) {
+	run := func(t *testing.T, store func() core.Store, stacks int) {
+		statuses := make(map[int]int)
+		for seed := range stacks {
+			r := rand.New(rand.NewPCG(22, uint64(seed)))
+			s := newStack(t, limit.New(store(), nil), r)
+			for range 40 {
+				statuses[s.request(t, clients[r.IntN(3)])]++
+			}
+			for set, list := range s.sets {
+				for i, rule := range list {
+					for _, client := range clients {
+						q := rule.Quota()
+						id := s.id(set, i, client)
+						require.Equal(t, q.Capacity()-s.taken[id], s.left(t, set, i, client), "seed %d: %s: %s", seed, id, &rule)
+					}
+				}
+			}
+		}
+		assert.Greater(t, statuses[200], 5*stacks)
+		assert.Greater(t, statuses[429], 5*stacks)
+	}
+	t.Run("memory", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { run(t, func() core.Store { return nil }, 300) })
+	})
+	t.Run("Redis", func(t *testing.T) {
+		client := redistest.Real(t)
+		run(t, func() core.Store {
+			require.NoError(t, client.FlushAll(t.Context()).Err())
+			return redisstore.New(client, nil)
+		}, 20)
+	})
+	t.Run("Cluster", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("a cluster takes seconds to start")
+		}
+		client, prefix := redistest.Cluster(t), 0
+		run(t, func() core.Store {
+			prefix++
+			return redisstore.New(client, &redisstore.Options{Prefix: fmt.Sprint("stack", prefix)})
+		}, 10)
+	})
+}
+
+type userKey struct{}
+
+// signedIn puts the user of the request's header into its context, as authentication does.
+func signedIn(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, r.Header.Get("User"))))
+	})
+}
+
+// TestNoticeOfFreeAttempts puts authentication between two sets, before both, and behind
+// one that counts attempts.
+func TestNoticeOfFreeAttempts(t *testing.T) {
+	for name, test := range map[string]struct {
+		attempts, first bool
+		want            int
+	}{"between": {want: 1}, "attempts": {attempts: true}, "before": {first: true}} {
+		book := new(logbook.Book)
+		l := limit.New(nil, &limit.Options{Log: book.Log(), Caller: limit.Caller[*http.Request]{
+			User: func(r *http.Request) string { u, _ := r.Context().Value(userKey{}).(string); return u }}})
+		outer, err := l.Policy(limit.Named("addresses", limit.Rule{Key: limit.ByIP, Limit: 9, Window: time.Hour, Attempts: test.attempts}))
+		require.NoError(t, err)
+		h := l.Limit(limit.Named("users", limit.PerUser(time.Hour, 1)))(ok200)
+		if test.first {
+			h = signedIn(outer.Middleware(h))
+		} else {
+			h = outer.Middleware(signedIn(h))
+		}
+		for range 4 {
+			r := httptest.NewRequest("GET", "/", nil)
+			r.Header.Set("User", "alice")
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		lines := book.Lines()
+		require.Len(t, lines, test.want, name)
+		if test.want > 0 {
+			assert.Contains(t, lines[0], "code=LIMIT-120 before=addresses behind=users")
+		}
+	}
+}
+
+// TestLayersAroundWaits has an inner set let requests wait, by a Refusal and in a queue. A
+// client that leaves, and a wait that ends without an admission, cost the outer set nothing,
+// and one that is admitted costs it a unit.
+func TestLayersAroundWaits(t *testing.T) {
+	for name, rule := range map[string]limit.Rule{
+		"refusal": {Key: limit.Everyone, Limit: 1, Window: 10 * time.Second, OnRefusal: limit.Refusal{Wait: 20 * time.Second}},
+		"queue":   {Key: limit.Everyone, Limit: 1, Window: 10 * time.Second, Algorithm: limit.Queue{Burst: 9}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := limit.New(nil, nil)
+				outer, err := l.Policy(limit.Named("outer", limit.Global(time.Hour, 100), limit.Rule{Key: limit.Everyone, Limit: 50, Algorithm: limit.Concurrency{}}))
+				require.NoError(t, err)
+				h := outer.Middleware(l.Limit(limit.Named("inner", rule))(ok200))
+				request := func(patience time.Duration) chan int {
+					code := make(chan int, 1)
+					go func() {
+						ctx, cancel := context.WithTimeout(t.Context(), patience)
+						defer cancel()
+						w := httptest.NewRecorder()
+						h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/", nil))
+						code <- w.Code
+					}()
+					synctest.Wait()
+					return code
+				}
+				require.Equal(t, 200, <-request(time.Minute))
+				waits := request(time.Minute)
+				assert.EqualValues(t, 98, left(t, l, "outer", "global-1h", ""), "others see the units of a request that waits as taken")
+				require.NotEqual(t, 200, <-request(15*time.Second), "which cannot be admitted before")
+				assert.EqualValues(t, 98, left(t, l, "outer", "global-1h", ""))
+				require.Equal(t, 200, <-waits)
+				assert.EqualValues(t, 98, left(t, l, "outer", "global-1h", ""))
+
+				ctx, cancel := context.WithCancel(t.Context())
+				go h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", "/", nil))
+				synctest.Wait()
+				assert.EqualValues(t, 97, left(t, l, "outer", "global-1h", ""))
+				cancel()
+				synctest.Wait()
+				assert.EqualValues(t, 98, left(t, l, "outer", "global-1h", ""))
+			})
+		})
+	}
+}
+
+// TestLayersAroundFailures has an inner set that cannot decide, and an outer set whose
+// store fails when it should give back: then the units stay taken, and Observe says so.
+func TestLayersAroundFailures(t *testing.T) {
+	store := &unreturning{Store: memstore.New(nil)}
+	var seen []string
+	l := limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler), Observe: func(_ *http.Request, d limit.Decision, err error) {
+		seen = append(seen, fmt.Sprint(d.Policy, " ", d.Outcome(), " ", err != nil))
+	}})
+	outer, err := l.Policy(limit.Named("outer", limit.Global(time.Hour, 100)))
+	require.NoError(t, err)
+	cost := rules.CostBy("cost", func(*http.Request) int64 { return -1 })
+	undecided := outer.Middleware(l.Limit(limit.Named("undecided", limit.Rule{Key: limit.Everyone, Limit: 9, Window: time.Hour, Cost: cost}))(ok200))
+	refused := outer.Middleware(l.Limit(limit.Named("refused", limit.Global(time.Hour, 1)))(ok200))
+	assert.Equal(t, 503, sent(undecided, "/").Code)
+	assert.EqualValues(t, 100, left(t, l, "outer", "global-1h", ""))
+	assert.Equal(t, []string{"outer admitted false", "outer given back false", "  true"}, seen)
+
+	require.Equal(t, 200, sent(refused, "/").Code)
+	store.returns = errors.New("no answer")
+	seen = nil
+	assert.Equal(t, 429, sent(refused, "/").Code)
+	assert.Equal(t, []string{"outer admitted false", "outer admitted true", "refused refused false"}, seen)
+	store.returns = nil
+	assert.EqualValues(t, 98, left(t, l, "outer", "global-1h", ""))
+}
+
+// An unreturning is a store whose returns fail.
+type unreturning struct {
+	core.Store
+	returns error
+}
+
+func (s *unreturning) Guarded() bool { return true }
+
+func (s *unreturning) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
+	if s.returns != nil {
+		return nil, s.returns
+	}
+	return s.Store.Return(ctx, returns)
 }

@@ -217,7 +217,7 @@ func TestLeaseBesideOtherRules(t *testing.T) {
 		assert.Zero(t, store.ids[1])
 		refused, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Cost: 2})
 		require.NoError(t, err)
-		assert.Equal(t, []string{"four"}, slices.DeleteFunc(refused.Refusing(), func(name string) bool { return name == "global-1h" })) // which has 2 left
+		assert.Equal(t, []string{"four"}, slices.DeleteFunc(refused.refusing(), func(name string) bool { return name == "global-1h" })) // which has 2 left
 		nothing := map[string]int64{}
 		for _, r := range rules.Rules() {
 			nothing[r.Name] = 0
@@ -256,7 +256,7 @@ func TestLateReleases(t *testing.T) {
 		defer cancel()
 		d, err := mustPolicy(limiter, rules).Take(ctx, Request{})
 		require.NoError(t, err)
-		assert.Equal(t, []string{"line"}, d.Refusing())
+		assert.Equal(t, []string{"line"}, d.refusing())
 		assert.EqualValues(t, 1, slices.Collect(d.Rules())[0].Remaining, "it has given its own back")
 		assert.EqualValues(t, 1, store.left(t, rules))
 		first.Release()
@@ -274,8 +274,9 @@ func TestObserveThatPanics(t *testing.T) {
 	assert.Equal(t, 1, store.releases)
 }
 
-func TestConcurrent(t *testing.T) {
-	rule := Concurrent(ByUser, 5)
+// TestUsualLease leaves out the Window of a rule.
+func TestUsualLease(t *testing.T) {
+	rule := Named("p", Rule{Key: ByUser, Limit: 5, Algorithm: Concurrency{}}).Declared()[0]
 	assert.Equal(t, "5/30s per user concurrency", rule.String())
 	rules, err := Parse(rule.String())
 	require.NoError(t, err)
@@ -283,7 +284,7 @@ func TestConcurrent(t *testing.T) {
 	assert.NoError(t, Rules(rule, PerUser(30*time.Second, 5)).Validate(), "their names differ")
 
 	w := httptest.NewRecorder()
-	New(nil, nil).Limit(Named("p", Concurrent(Everyone, 5)))(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	New(nil, nil).Limit(Named("p", Rule{Key: Everyone, Limit: 5, Algorithm: Concurrency{}}))(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 	assert.Equal(t, []string{`"global-concurrency";q=5;qu="concurrent-requests"`}, w.Header()["Ratelimit-Policy"])
 	assert.Equal(t, []string{`"global-concurrency";r=4;t=30`}, w.Header()["Ratelimit"])
 }

@@ -10,7 +10,8 @@
 // [PerIP], [PerUser], [Per] and [Global] make rules, and the functions that begin with By
 // make keys. A rule counts by an exact sliding window unless it names another algorithm,
 // such as TokenBucket{Burst: 5}. [Rules], [Named] and [EachRoute] say which requests share
-// the quotas. Package rules describes every field, and [Parse] reads rules from text.
+// the quotas. Package rules describes every field and has what some of them take, such as
+// [rules.OnStatus]. [Parse] reads rules from text.
 //
 // # Routes
 //
@@ -23,8 +24,8 @@
 //
 // # Jobs
 //
-// Outside HTTP, [Policy.Take] refuses and [Policy.Wait] waits. [Policy.Reserve] takes what
-// a request costs at most, and [Decision.Settle] corrects it.
+// Outside HTTP, [Policy.Take] refuses and [Policy.Wait] waits. [Decision.Settle] corrects
+// what a request took, once its true cost is known.
 //
 // # Stores
 //
@@ -160,15 +161,8 @@ func (l *Limiter) Limit(rules RuleSet) func(http.Handler) http.Handler {
 	return p.Handler
 }
 
-// Check returns what is wrong before the first request: a store that cannot be reached or
-// written, evicts keys, or withholds information, and quotas in memory although there are
-// several [Options].Instances. Call it before the program serves. It changes no quota, and
-// waits for the store until ctx ends, at most 5 s.
-//
-// The error joins one [*core.Diagnosis], with a code that docs/diagnostics.md explains, for
-// each problem that [Options].Silence does not name. Without a call of Check, the same
-// problems are logged when they happen or after the first decision.
-func (l *Limiter) Check(ctx context.Context) error {
+// problems is Check of package operate.
+func (l *Limiter) problems(ctx context.Context) error {
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
 		return err
 	}

@@ -26,13 +26,20 @@ func TestMessage(t *testing.T) {
 		"second":             {degrading, rule("b", "second", 503)},
 		"Try again in 60 s.": {rule("a", "", 0), rule("b", "other", 0)},
 	} {
-		h := New(nil, nil).Limit(Rules(rules...))(answer(204))
+		var d Decision
+		h := New(nil, &Options{Observe: func(_ *http.Request, seen Decision, _ error) { d = seen }}).Limit(Rules(rules...))(answer(204))
 		require.Equal(t, 204, serve(h, nil).Code)
+		assert.Empty(t, d.Message)
 		w := serve(h, nil)
 		var document struct{ Detail string }
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &document), w.Body.String())
 		assert.Equal(t, want, document.Detail)
 		assert.Equal(t, "60", w.Header().Get("Retry-After"))
+		if d.Message != "" {
+			assert.Equal(t, want, d.Message)
+		} else {
+			assert.Equal(t, "Try again in 60 s.", want)
+		}
 	}
 	for _, bad := range []string{"a\nb", "\x00", "\xff", string(make([]byte, 201))} {
 		assert.ErrorContains(t, Rules(rule("a", bad, 0)).Validate(), "write at most 200 bytes of printable characters", "%q", bad)
@@ -48,8 +55,8 @@ func TestMessage(t *testing.T) {
 // TestFunctionsInText names functions of the program in text, tags and MarshalText.
 func TestFunctionsInText(t *testing.T) {
 	tenant := By("tenant", func(r *http.Request) string { return r.Header.Get("X-Tenant") })
-	rows := CostBy("rows", func(*http.Request) int64 { return 2 })
-	failed := SettleBy("failed-logins", func(*http.Request, int) int64 { return 1 })
+	rows := rules.CostBy("rows", func(*http.Request) int64 { return 2 })
+	failed := rules.SettleBy("failed-logins", func(*http.Request, int) int64 { return 1 })
 	f := rules.Functions{Keys: []KeyResolver{tenant}, Costs: []rules.Cost{rows}, Settlements: []rules.Settlement{failed}}
 	const text = "4/1m per tenant or ip cost rows settle failed-logins"
 	l := New(nil, &Options{Functions: f})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/routelimit/limit/core"
@@ -21,7 +22,7 @@ type notices struct {
 	override        notice.Throttle
 
 	// Whether each of these was written, which is once.
-	untrusted, silentProxy, lateUser, unknownClass atomic.Bool
+	untrusted, silentProxy, lateUser, unknownClass, freeAttempts atomic.Bool
 
 	// How many requests had no user when a function asked: see noticeListedUsers.
 	listedUsers atomic.Int32
@@ -118,14 +119,30 @@ func (l *layer) noticeLateUser() {
 	limiter := l.version.limiter
 	if !limiter.notices.lateUser.Load() && l.who(door.User) != "" && !limiter.notices.lateUser.Swap(true) {
 		l.version.userless.Store(userlessAfter + 1) // the same mistake
-		limiter.lines.Say(notice.LateUser, "policy", l.decision.Policy())
+		limiter.lines.Say(notice.LateUser, "policy", l.decision.Policy)
+	}
+}
+
+// noticeFreeAttempts warns if a set around l, which gives back what the request took, stands
+// before authentication, and rules by user behind it: those users are authenticated for
+// nothing. Where the framework knows the user, it does not say who that was before.
+func (l *layer) noticeFreeAttempts(o *layer) {
+	limiter, ask := l.version.limiter, l.version.limiter.callerOf(door.User)
+	if ask == nil || limiter.notices.freeAttempts.Load() || l.known[door.User] == "" || o.known[door.User] != "" {
+		return
+	}
+	if _, asked := o.framework.Caller(door.User); asked || strings.TrimSpace(ask(o.request)) != "" {
+		return
+	}
+	if !limiter.notices.freeAttempts.Swap(true) {
+		limiter.lines.Say(notice.FreeAttempts, "before", o.route.name, "behind", l.route.name)
 	}
 }
 
 // noticeDecision looks at how a decision was made.
 func (l *Limiter) noticeDecision(d *Decision) {
 	if d.Mode == core.ModeOverflow {
-		l.notices.overflow.SayOf(&l.lines, notice.Overflow, "policy", d.route.name)
+		l.notices.overflow.SayOf(&l.lines, notice.Overflow, "policy", d.Policy)
 	}
 	if look := l.notices.look.Load(); look != 0 {
 		l.lookOnce(look, d.Mode)

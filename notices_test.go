@@ -26,6 +26,7 @@ import (
 	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -33,7 +34,7 @@ import (
 func TestNotices(t *testing.T) {
 	perIP := limit.Rules(limit.PerIP(time.Hour, 1000))
 	settled := limit.Global(time.Hour, 1000)
-	settled.Settle = limit.SettleBy("units", func(*http.Request, int) int64 { return -1 })
+	settled.Settle = rules.SettleBy("units", func(*http.Request, int) int64 { return -1 })
 	for _, test := range []struct {
 		name  string
 		store core.Store

@@ -97,7 +97,7 @@ type Options struct {
 	Log *slog.Logger
 
 	// Silence lists codes of lines that are not written to Log, and of problems that
-	// [Limiter.Check] does not return, such as "LIMIT-112". An unknown code is an error.
+	// operate.Check does not return, such as "LIMIT-112". An unknown code is an error.
 	Silence []string
 }
 

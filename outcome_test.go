@@ -22,7 +22,7 @@ func TestBansDoNotDegrade(t *testing.T) {
 		p, err := l.Policy(Named("p", set.Rules()...))
 		require.NoError(t, err)
 		h := p.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.WriteHeader(map[bool]int{true: 206, false: 204}[DecisionFrom(r.Context()).Degraded()])
+			w.WriteHeader(map[bool]int{true: 206, false: 204}[DecisionFrom(r.Context()).Outcome() == "degraded"])
 		}))
 		for range 4 {
 			w, _ := patient(t.Context(), h, "")
@@ -145,7 +145,7 @@ func TestStrictestOutcome(t *testing.T) {
 			d = seen
 		}})
 		h := l.Limit(MustParse(strings.Join(text, "; ")))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			assert.Equal(t, d.Outcome() == "degraded", DecisionFrom(r.Context()).Degraded())
+			assert.Equal(t, d.Outcome() == "degraded", DecisionFrom(r.Context()).Outcome() == "degraded")
 		}))
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 		assert.Equal(t, "admitted", d.Outcome())
@@ -154,6 +154,38 @@ func TestStrictestOutcome(t *testing.T) {
 		assert.Equal(t, test.outcome, d.Outcome(), test.rules)
 		assert.Equal(t, test.status, w.Code, test.rules)
 		assert.Equal(t, test.at, w.Header().Get("Location"), test.rules)
+	}
+}
+
+// TestOutcomeOfAllSets has a handler ask for the outcome behind two sets. What observes a
+// decision sees its own set alone.
+func TestOutcomeOfAllSets(t *testing.T) {
+	for _, row := range []struct{ outer, inner, want string }{
+		{"2/1h global", "2/1h global", "admitted"},
+		{"1/1h global refuse mark", "2/1h global", "marked"},
+		{"2/1h global", "1/1h global refuse mark", "marked"},
+		{"1/1h global refuse degrade", "2/1h global", "degraded"},
+		{"2/1h global", "1/1h global refuse degrade", "degraded"},
+		{"1/1h global refuse degrade", "1/1h global refuse mark", "degraded"},
+		{"1/1h global refuse mark", "1/1h global refuse degrade", "degraded"},
+		{"1/1h global shadow", "2/1h global", "admitted"},
+	} {
+		var handled string
+		var observed []string
+		l := New(nil, &Options{Observe: func(_ *http.Request, d Decision, _ error) { observed = append(observed, d.Outcome()) }})
+		h := http.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { handled = DecisionFrom(r.Context()).Outcome() }))
+		h = mustPolicy(l, Named("inner", MustParse(row.inner).Rules()...)).Middleware(h)
+		h = mustPolicy(l, Named("outer", MustParse(row.outer).Rules()...)).Middleware(h)
+		for range 2 {
+			observed = nil
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+		}
+		assert.Equal(t, row.want, handled, "%+v", row)
+		alone := func(text string) string {
+			_, refusal, _ := strings.Cut(text, " refuse ")
+			return map[string]string{"": "admitted", "mark": "marked", "degrade": "degraded"}[refusal]
+		}
+		assert.Equal(t, []string{alone(row.outer), alone(row.inner)}, observed, "%+v", row)
 	}
 }
 

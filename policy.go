@@ -16,8 +16,7 @@ import (
 
 // A Policy is a [RuleSet] bound to a [Limiter]. It decides: HTTP requests by
 // [Policy.Handler], [Policy.Middleware] and the adapters, and everything else by
-// [Policy.Take], [Policy.Wait] and [Policy.Reserve]. Make it with
-// [Limiter.Policy]. It is safe for concurrent use.
+// [Policy.Take] and [Policy.Wait]. Make it with [Limiter.Policy]. It is safe for concurrent use.
 type Policy struct {
 	limiter *Limiter
 	scope   rules.Scope

@@ -27,23 +27,21 @@ type layer struct {
 	decision        Decision
 
 	outer *layer // the set around this one, or nil
-	loss  *loss  // of the leases of all sets so far, or nil
 
 	version   *version
 	route     *route
 	request   *http.Request
 	framework door.Framework
 	given     Request            // what a handler says of the request: see Policy.Serve
-	terms     *terms             // of the caller
 	known     [door.Parts]string // of the caller
 	shared    bool               // whether something else knows of it, which may live longer
 	userless  bool               // whether a rule by user met no user, and no request had one so far
-	arrived   time.Time          // when the request did, if a set has let it wait
+	held      uint32             // 1 while what the set took may be given back: see unhold
+	arrived   *time.Time         // when the request did, if a set has let it wait
 
 	recorder *response.Recorder // of the response, once the handler runs, if rules settle by its status
 	header   http.Header        // of the response
 	run      *engine.Run        // that has admitted the request, while held is 1
-	held     uint32             // 1 while what the set took may be given back: see unhold
 }
 
 type layerKey struct{}
@@ -82,7 +80,7 @@ func (p *version) enter(r *http.Request, from door.Framework) *layer {
 	l := layers.Get().(*layer)
 	*l = layer{Context: ctx, version: p, request: r, framework: from, outer: layerOf(ctx), route: p.route(from)}
 	if l.outer != nil {
-		l.loss, l.arrived = l.outer.loss, l.outer.arrived
+		l.decision.loss, l.arrived = l.outer.decision.loss, l.outer.arrived
 	}
 	return l
 }
@@ -107,7 +105,7 @@ func (l *layer) decide(served bool) error {
 			run.End()
 		}
 	}()
-	l.terms = p.usual
+	d.terms = p.usual
 	for _, step := range p.resolve {
 		if err := step(l, run); err != nil {
 			return err
@@ -117,14 +115,14 @@ func (l *layer) decide(served bool) error {
 		l.spare(run)
 	}
 	if run.Caller.Exempt == p.all {
-		d.Allowed, d.Mode, d.At, d.route = true, core.ModeExempt, time.Now(), l.route
+		d.Policy, d.Allowed, d.Mode, d.At = l.route.name, true, core.ModeExempt, time.Now()
 		return nil
 	}
 	ctx := l.request.Context()
 	if err := run.Serve(ctx, p.limiter.detached(ctx), l.patience(served), &d.of); err != nil {
 		return err
 	}
-	d.describe(p, l.route, l.terms)
+	d.describe(p, l.route.name, d.terms)
 	return nil
 }
 
@@ -147,8 +145,8 @@ func (l *layer) waitBound(began time.Time) time.Time {
 	if !ok || server.WriteTimeout <= 0 {
 		return bound
 	}
-	if !l.arrived.IsZero() {
-		began = l.arrived
+	if l.arrived != nil {
+		began = *l.arrived
 	}
 	if end := began.Add(server.WriteTimeout - server.WriteTimeout/10); bound.IsZero() || end.Before(bound) {
 		return end

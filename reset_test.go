@@ -20,7 +20,7 @@ func (stubborn) Reset(context.Context, []core.Charge) error { return errors.New(
 
 func TestReset(t *testing.T) {
 	limiter := New(nil, nil)
-	rules := Named("login", PerUser(time.Hour, 2), PerIP(time.Hour, 5), Global(time.Hour, 10), Concurrent(ByUser, 10))
+	rules := Named("login", PerUser(time.Hour, 2), PerIP(time.Hour, 5), Global(time.Hour, 10), Rule{Key: ByUser, Limit: 10, Algorithm: Concurrency{}})
 	alice, bob := map[string]string{"user": "alice", "ip": "192.0.2.1"}, map[string]string{"user": "bob", "ip": "192.0.2.2"}
 	for range 2 {
 		for _, keys := range []map[string]string{alice, bob} {

@@ -22,8 +22,7 @@ func BenchmarkManyRoutes(b *testing.B) {
 	server := redistest.Launch(b)
 	for _, routes := range []int{10, 300, 1000} {
 		b.Run(fmt.Sprint(routes), func(b *testing.B) {
-			client := redis.NewClient(&redis.Options{Addr: server.Addr, PoolSize: 20})
-			defer client.Close()
+			client := redistest.Closing(b, redis.NewClient(&redis.Options{Addr: server.Addr, PoolSize: 20}))
 			limiter := limit.New(redisstore.New(client, nil), &limit.Options{Log: slog.New(slog.DiscardHandler)})
 			policies := make([]*limit.Policy, routes)
 			for i := range policies {

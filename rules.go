@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"net/http"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -25,9 +24,6 @@ type (
 	// or 503, a wait, a redirect, a degraded response, or a mark. The zero Refusal means
 	// the one of the set, then that of [Options], then 429.
 	Refusal = rules.Refusal
-
-	// A Shadow makes a rule that only watches: it counts and reports, and refuses nothing.
-	Shadow = rules.Shadow
 )
 
 // The algorithms are values, such as TokenBucket{Burst: 5}. docs/algorithms.md compares them.
@@ -75,13 +71,6 @@ func Per(key KeyResolver, window time.Duration, limit int64) Rule {
 // Global returns a rule that all requests of the policy share.
 func Global(window time.Duration, limit int64) Rule { return Per(Everyone, window, limit) }
 
-// Concurrent returns a rule that admits n requests at the same time of all that
-// share a key. The lease of a process that dies ends after 30 seconds. To choose
-// another time, write a [Rule] with the Algorithm [Concurrency].
-func Concurrent(key KeyResolver, n int64) Rule {
-	return Rule{Key: key, Limit: n, Window: 30 * time.Second, Algorithm: Concurrency{}}
-}
-
 // Rules returns rules for one route ("POST /update"), which names their quotas. On
 // several routes each would count alone, which admits more than the rules say for
 // all of them: this is an error where the routes are known at declaration, and a
@@ -93,7 +82,7 @@ func Rules(list ...Rule) RuleSet { return rules.New(rules.ScopeRoute, "", list) 
 // [Policy.Take]. The name follows the rules for the Name of a [Rule].
 //
 // Another set of the name on the same [Limiter] must have the same rules, and functions
-// made by the same calls of [By], [CostBy] and [SettleBy], or no rules: then it is the set
+// made by the same calls of [By], [rules.CostBy] and [rules.SettleBy], or no rules: then it is the set
 // that was declared before.
 func Named(policy string, list ...Rule) RuleSet { return rules.New(rules.ScopeNamed, policy, list) }
 
@@ -119,19 +108,4 @@ func MustParse(text string) RuleSet {
 		panic(err)
 	}
 	return set
-}
-
-// CostBy returns a [Rule].Cost that a function computes. The name is one word. As with [By],
-// each call makes another cost.
-func CostBy(name string, fn func(*http.Request) int64) rules.Cost { return rules.CostBy(name, fn) }
-
-// OnStatus returns a [Rule].Settle: only requests that are answered with one of the
-// statuses count, such as failed logins with 401. Until a request is answered it counts
-// too. Statuses are 200 to 599; OnStatus panics for others and without any.
-func OnStatus(statuses ...int) rules.Settlement { return rules.OnStatus(statuses...) }
-
-// SettleBy returns a [Rule].Settle by a function of a request and the status that it was
-// answered with. What the function returns is the true cost. Names and calls are as for [By].
-func SettleBy(name string, fn func(r *http.Request, status int) int64) rules.Settlement {
-	return rules.SettleBy(name, fn)
 }

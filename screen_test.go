@@ -39,11 +39,11 @@ func TestScreenDecides(t *testing.T) {
 	for range 3 {
 		bar = time.Minute
 		d := decide()
-		assert.Equal(t, []any{false, core.ModeBarred, "p", time.Minute}, []any{d.Allowed, d.Mode, d.Policy(), d.RetryAfter})
+		assert.Equal(t, []any{false, core.ModeBarred, "p", time.Minute}, []any{d.Allowed, d.Mode, d.Policy, d.RetryAfter})
 		assert.Equal(t, "[policy=p allowed=false mode=barred refusing=[] retry_after=1m0s]", d.LogValue().String())
 		exempt = true
 		d = decide()
-		assert.Equal(t, []any{true, core.ModeExempt, "p"}, []any{d.Allowed, d.Mode, d.Policy()}, "though it is barred")
+		assert.Equal(t, []any{true, core.ModeExempt, "p"}, []any{d.Allowed, d.Mode, d.Policy}, "though it is barred")
 		d.Release()
 		assert.NoError(t, d.Wait(t.Context()))
 		assert.ErrorIs(t, d.Settle(t.Context(), 0), limit.ErrSettled)

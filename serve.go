@@ -16,7 +16,7 @@ import (
 
 // DecisionFrom returns the decision of the innermost rule set on a request: the zero
 // Decision if no set has let the request through. The context is that of the request in
-// its handler. Degraded, Lost and Marked of the decision cover all sets on the request.
+// its handler. Outcome and Lost of the decision cover all sets on the request.
 func DecisionFrom(ctx context.Context) Decision {
 	if l := layerOf(ctx); l != nil {
 		return l.decision
@@ -181,16 +181,16 @@ const statusClientClosed = 499
 func (l *layer) behind() *http.Request {
 	d := &l.decision
 	d.outer, l.shared = l.outer, true
-	if d.Waited > 0 && l.arrived.IsZero() {
-		l.arrived = time.Now().Add(-d.Waited)
+	if d.Waited > 0 && l.arrived == nil {
+		arrived := time.Now().Add(-d.Waited)
+		l.arrived = &arrived
 	}
 	if d.of.Holds() {
-		if l.loss == nil {
-			l.loss = &loss{lost: make(chan struct{})}
+		if d.loss == nil {
+			d.loss = &loss{lost: make(chan struct{})}
 		}
-		d.of.OnLoss(l.loss.close, l.reportLoss)
+		d.of.OnLoss(d.loss.close, l.reportLoss)
 	}
-	d.loss = l.loss
 	return l.request.WithContext(l)
 }
 
@@ -275,7 +275,6 @@ func (l *layer) screen() bool {
 	default:
 		return false
 	}
-	d.At = time.Now()
-	d.route = l.route // and no policy, since the decision has no rules
+	d.Policy, d.At = l.route.name, time.Now() // without a version, since the decision has no rules
 	return true
 }

@@ -28,7 +28,7 @@ func TestServeAfterBody(t *testing.T) {
 		given := limit.Request{Keys: map[string]string{"tenant": r.URL.Path}, Costs: map[string]int64{"slots": 1}, Cost: int64(len(body))}
 		require.NoError(t, policy.Serve(w, r, given, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			d := limit.DecisionFrom(r.Context())
-			assert.Equal(t, "tokens", d.Policy())
+			assert.Equal(t, "tokens", d.Policy)
 			assert.Equal(t, int64(10-len(body)), slices.Collect(d.Rules())[0].Remaining)
 			w.WriteHeader(http.StatusAccepted)
 		})))
@@ -51,7 +51,7 @@ func TestServeAfterBody(t *testing.T) {
 			assert.Contains(t, w.Body.String(), `"violated-policies":["per-tenant-1h"]`)
 		}
 	}
-	for _, given := range []limit.Request{{UpTo: true, Cost: 1}, {Plan: "pro"}, {Class: "critical"}, {Cost: -1}, {Costs: map[string]int64{"no": 1}}} {
+	for _, given := range []limit.Request{{UpTo: true, Cost: 1}, {Settle: true}, {Plan: "pro"}, {Class: "critical"}, {Cost: -1}, {Costs: map[string]int64{"no": 1}}} {
 		w := httptest.NewRecorder()
 		assert.Error(t, policy.Serve(w, httptest.NewRequest("GET", "/", nil), given, http.NotFoundHandler()))
 		assert.Empty(t, w.Header())

@@ -51,7 +51,7 @@ func TestSettle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limiter := New(nil, nil)
-				d, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: row.reserved})
+				d, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: row.reserved, Settle: true})
 				require.NoError(t, err)
 				require.True(t, d.Allowed)
 				assert.Equal(t, [3]int64{100 - row.reserved, 100 - row.reserved, 100 - row.reserved}, remaining(t, limiter))
@@ -75,13 +75,16 @@ func TestSettleNothing(t *testing.T) {
 	taken, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60})
 	require.NoError(t, err)
 	assert.ErrorIs(t, taken.Settle(t.Context(), 0), ErrSettled)
-	refused, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60})
+	waited, err := mustPolicy(limiter, tokens).Wait(t.Context(), Request{Keys: map[string]string{"user": "b"}, Cost: 1})
+	require.NoError(t, err)
+	assert.ErrorIs(t, waited.Settle(t.Context(), 0), ErrSettled)
+	refused, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60, Settle: true})
 	require.NoError(t, err)
 	assert.False(t, refused.Allowed)
 	assert.ErrorIs(t, refused.Settle(t.Context(), 0), ErrSettled)
-	_, err = mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: -1})
+	_, err = mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: -1, Settle: true})
 	assert.Error(t, err)
-	d, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 30})
+	d, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 30, Settle: true})
 	require.NoError(t, err)
 	assert.ErrorAs(t, d.Settle(t.Context(), -1), new(*rules.Error))
 	assert.InDelta(t, 10, remaining(t, limiter)[0], 1)
@@ -92,7 +95,7 @@ func TestSettleNothing(t *testing.T) {
 // TestSettleOnce settles from many goroutines. One of them does.
 func TestSettleOnce(t *testing.T) {
 	limiter := New(nil, nil)
-	d, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60})
+	d, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60, Settle: true})
 	require.NoError(t, err)
 	var settled atomic.Int32
 	var done sync.WaitGroup
@@ -112,7 +115,7 @@ func TestSettleOnce(t *testing.T) {
 func TestSettleLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := New(nil, nil)
-		d, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60})
+		d, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60, Settle: true})
 		require.NoError(t, err)
 		time.Sleep(25 * time.Hour)
 		other, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 100})
@@ -125,8 +128,8 @@ func TestSettleLate(t *testing.T) {
 
 // TestSettleLeases holds that leases are not settled, and need a Release.
 func TestSettleLeases(t *testing.T) {
-	limiter, rules := New(nil, nil), Named("p", Concurrent(Everyone, 1), Global(time.Hour, 10))
-	d, err := mustPolicy(limiter, rules).Reserve(t.Context(), Request{Cost: 1})
+	limiter, rules := New(nil, nil), Named("p", Rule{Key: Everyone, Limit: 1, Algorithm: Concurrency{}}, Global(time.Hour, 10))
+	d, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Cost: 1, Settle: true})
 	require.NoError(t, err)
 	require.NoError(t, d.Settle(t.Context(), 0))
 	left := func() []RuleDecision {
@@ -157,7 +160,7 @@ func (s *unreturning) Return(ctx context.Context, returns []core.Return) ([]core
 func TestSettleFails(t *testing.T) {
 	store := &unreturning{Store: memstore.New(nil)}
 	limiter := New(store, nil)
-	d, err := mustPolicy(limiter, tokens).Reserve(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60})
+	d, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60, Settle: true})
 	require.NoError(t, err)
 	store.err = errors.New("down")
 	assert.ErrorIs(t, d.Settle(t.Context(), 0), ErrUndecided)
@@ -169,12 +172,12 @@ func TestSettleFails(t *testing.T) {
 func TestSettleIsDeclared(t *testing.T) {
 	limiter := New(nil, nil)
 	for _, statuses := range [][]int{nil, {41}, {401, 1000}, {100}} {
-		assert.Panics(t, func() { OnStatus(statuses...) }, statuses)
+		assert.Panics(t, func() { rules.OnStatus(statuses...) }, statuses)
 	}
-	settle := OnStatus(http.StatusUnauthorized)
+	settle := rules.OnStatus(http.StatusUnauthorized)
 	rule := Rule{Name: "login", Key: ByIP, Limit: 5, Window: time.Minute, Settle: settle}
 	_, err := mustPolicy(limiter, Named("login", rule)).Take(t.Context(), Request{Keys: map[string]string{"ip": "192.0.2.1"}})
-	assert.ErrorContains(t, err, "limit.Policy.Reserve")
+	assert.ErrorContains(t, err, "limit.Request.Settle")
 	text, err := Rules(rule).MarshalText()
 	assert.NoError(t, err)
 	assert.Equal(t, "login: 5/1m per ip settle 401", string(text))
@@ -191,7 +194,7 @@ func TestSettleIsDeclared(t *testing.T) {
 func TestOnStatusKeepsTheCost(t *testing.T) {
 	limiter := New(nil, nil)
 	rules := Named("login", Rule{Key: Everyone, Limit: 20, Window: time.Hour,
-		Cost: CostBy("units", func(*http.Request) int64 { return 7 }), Settle: OnStatus(http.StatusUnauthorized)})
+		Cost: rules.CostBy("units", func(*http.Request) int64 { return 7 }), Settle: rules.OnStatus(http.StatusUnauthorized)})
 	answer := http.StatusUnauthorized
 	h := mustPolicy(limiter, rules).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(answer) }))
 	for _, step := range []struct {

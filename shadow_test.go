@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/rules"
 )
 
 func TestInvalidWatchers(t *testing.T) {
@@ -21,12 +22,12 @@ func TestInvalidWatchers(t *testing.T) {
 		change func(*Rule)
 		want   string
 	}{
-		{func(r *Rule) { r.Shadow = &Shadow{Enforced: 100} }, "enforced 100: write the percentage of keys, 1 to 99"},
-		{func(r *Rule) { r.Shadow = &Shadow{Enforced: -1} }, "enforced -1: write the percentage of keys, 1 to 99"},
-		{func(r *Rule) { r.Shadow, r.OnRefusal.Mark = new(Shadow), true }, "shadow and mark: write one of them"},
-		{func(r *Rule) { r.Shadow = &Shadow{Replaces: "nothing"} }, `replaces "nothing": write the name of a rule of the same set`},
-		{func(r *Rule) { r.Shadow = &Shadow{Replaces: "watcher"} }, `replaces "watcher": write the name of a rule of the same set that is not a shadow`},
-		{func(r *Rule) { r.Shadow, r.Algorithm = new(Shadow), Concurrency{} }, "concurrency cannot watch"},
+		{func(r *Rule) { r.Shadow = &rules.Shadow{Enforced: 100} }, "enforced 100: write the percentage of keys, 1 to 99"},
+		{func(r *Rule) { r.Shadow = &rules.Shadow{Enforced: -1} }, "enforced -1: write the percentage of keys, 1 to 99"},
+		{func(r *Rule) { r.Shadow, r.OnRefusal.Mark = new(rules.Shadow), true }, "shadow and mark: write one of them"},
+		{func(r *Rule) { r.Shadow = &rules.Shadow{Replaces: "nothing"} }, `replaces "nothing": write the name of a rule of the same set`},
+		{func(r *Rule) { r.Shadow = &rules.Shadow{Replaces: "watcher"} }, `replaces "watcher": write the name of a rule of the same set that is not a shadow`},
+		{func(r *Rule) { r.Shadow, r.Algorithm = new(rules.Shadow), Concurrency{} }, "concurrency cannot watch"},
 		{func(r *Rule) { r.OnRefusal.Mark, r.Algorithm = true, Concurrency{} }, "concurrency cannot watch"},
 	} {
 		watcher := Rule{Name: "watcher", Key: ByIP, Limit: 1, Window: time.Minute}
@@ -56,7 +57,7 @@ func TestMarkIsInherited(t *testing.T) {
 // a higher percentage adds keys.
 func TestEnforcedKeys(t *testing.T) {
 	enforced := func(percent int) (keys []string) {
-		rule := Rule{Name: "new", Key: ByUser, Limit: 1, Window: time.Hour, Shadow: &Shadow{Enforced: percent}}
+		rule := Rule{Name: "new", Key: ByUser, Limit: 1, Window: time.Hour, Shadow: &rules.Shadow{Enforced: percent}}
 		p, err := New(nil, &Options{MaxKeys: 10_000}).Policy(Named("p", rule))
 		require.NoError(t, err)
 		for i := range 1000 {
@@ -67,13 +68,14 @@ func TestEnforcedKeys(t *testing.T) {
 				require.NoError(t, err)
 				r := slices.Collect(d.Rules())[0]
 				assert.Equal(t, d.Allowed, r.Shadow || r.Allowed)
+				assert.Equal(t, d.Allowed, !r.Refused)
 				if !d.Allowed {
 					refused++
-					assert.Equal(t, []string{"new"}, d.Refusing())
+					assert.Equal(t, []string{"new"}, d.refusing())
 					assert.Nil(t, shadowed(d))
 				} else if !r.Allowed {
 					assert.Equal(t, []string{"new"}, shadowed(d))
-					assert.Nil(t, d.Refusing())
+					assert.Nil(t, d.refusing())
 				}
 			}
 			require.Contains(t, []int{0, 3}, refused)
@@ -115,6 +117,19 @@ func TestWatchersInHeaders(t *testing.T) {
 	}
 }
 
+// marked returns the names of the rules that marked a request, over all sets on it.
+func marked(d Decision) (names []string) {
+	if outer, ok := d.Outer(); ok {
+		names = marked(outer)
+	}
+	for rule := range d.Rules() {
+		if rule.Marked {
+			names = append(names, rule.Name)
+		}
+	}
+	return names
+}
+
 // TestMarks checks where marks are seen, with two policies on one request.
 func TestMarks(t *testing.T) {
 	for _, style := range []Headers{0, NoHeaders} {
@@ -124,7 +139,7 @@ func TestMarks(t *testing.T) {
 			last = append(last, d)
 		}})
 		var seen []string
-		h := http.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = DecisionFrom(r.Context()).Marked() }))
+		h := http.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = marked(DecisionFrom(r.Context())) }))
 		for _, set := range []RuleSet{
 			Named("inner", MustParse("c: 1/1h global refuse mark").Rules()...),
 			Named("outer", MustParse("a: 1/1h global refuse mark; h: 1/1h global refuse mark hidden; s: 1/1h global shadow; b: 2/1h global").Rules()...)} {
@@ -152,9 +167,10 @@ func TestMarks(t *testing.T) {
 		}
 		assert.Equal(t, []string{"a", "h", "c"}, seen)
 		assert.Equal(t, "marked", last[0].Outcome())
-		assert.Equal(t, []string{"a", "h"}, last[0].Marked())
+		assert.Equal(t, []string{"a", "h"}, marked(last[0]))
 		assert.Equal(t, []string{"s"}, shadowed(last[0]))
 		assert.True(t, slices.Collect(last[0].Rules())[0].Marked)
+		assert.False(t, slices.Collect(last[0].Rules())[0].Refused)
 		assert.False(t, slices.Collect(last[0].Rules())[2].Marked)
 		assert.True(t, slices.Collect(last[0].Rules())[2].Shadow)
 
@@ -162,9 +178,9 @@ func TestMarks(t *testing.T) {
 		assert.Equal(t, 429, w.Code)
 		assert.Contains(t, w.Body.String(), `"violated-policies":["b"]`)
 		assert.Empty(t, w.Header().Values("RateLimit-Marked"))
-		assert.Equal(t, []string{"b"}, last[0].Refusing())
+		assert.Equal(t, []string{"b"}, last[0].refusing())
 	}
-	assert.Nil(t, DecisionFrom(context.Background()).Marked())
+	assert.Nil(t, marked(DecisionFrom(context.Background())))
 }
 
 // TestWatchersCountARequestOnce has requests ask the store several times.
@@ -173,9 +189,9 @@ func TestWatchersCountARequestOnce(t *testing.T) {
 		l := New(nil, nil)
 		p, err := l.Policy(Named("p", MustParse("a: 2/1s global refuse wait 20s; s: 4/1h global shadow; m: 5/1h global refuse mark").Rules()...))
 		require.NoError(t, err)
-		var marked []string
+		var seen []string
 		h := p.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			marked = append(marked, fmt.Sprint(DecisionFrom(r.Context()).Marked()))
+			seen = append(seen, fmt.Sprint(marked(DecisionFrom(r.Context()))))
 		}))
 		for range 3 {
 			patient(t.Context(), h, "")
@@ -196,7 +212,7 @@ func TestWatchersCountARequestOnce(t *testing.T) {
 		assert.Equal(t, []int64{0, 0}, left()[1:])
 		assert.Equal(t, left(), left(), "a look charges nothing")
 		patient(t.Context(), h, "")
-		assert.Equal(t, []string{"[]", "[]", "[]", "[]", "[m]"}, marked, "as it was when the request came")
+		assert.Equal(t, []string{"[]", "[]", "[]", "[]", "[m]"}, seen, "as it was when the request came")
 
 		time.Sleep(2 * time.Hour)
 		_, err = p.Take(t.Context(), Request{})
@@ -212,7 +228,7 @@ func TestWatchersCountARequestOnce(t *testing.T) {
 // TestWatchersAreSettledOnce settles requests that ask the store several times: what the
 // watching rules took is corrected to the true cost, once.
 func TestWatchersAreSettledOnce(t *testing.T) {
-	rules := MustParse("a: 10/1s global refuse wait 20s; s: 100/1h global shadow; m: 100/1h global refuse mark").Rules()
+	list := MustParse("a: 10/1s global refuse wait 20s; s: 100/1h global shadow; m: 100/1h global refuse mark").Rules()
 	left := func(p *Policy) (n []int64) {
 		d, err := p.Peek(t.Context(), Request{})
 		require.NoError(t, err)
@@ -223,9 +239,9 @@ func TestWatchersAreSettledOnce(t *testing.T) {
 	}
 	for n, want := range map[int64]int64{2: 95, 20: 77} {
 		synctest.Test(t, func(t *testing.T) {
-			p := mustPolicy(New(nil, nil), Named("p", rules...))
+			p := mustPolicy(New(nil, nil), Named("p", list...))
 			for range 2 {
-				d, err := p.Wait(t.Context(), Request{Cost: 8})
+				d, err := p.Wait(t.Context(), Request{Cost: 8, Settle: true})
 				require.NoError(t, err)
 				require.NoError(t, d.Settle(t.Context(), 3))
 			}
@@ -234,7 +250,7 @@ func TestWatchersAreSettledOnce(t *testing.T) {
 			time.Sleep(2 * time.Hour)
 			_, err := p.Take(t.Context(), Request{Cost: 3})
 			require.NoError(t, err)
-			d, err := p.Reserve(t.Context(), Request{Cost: 8, UpTo: true})
+			d, err := p.Take(t.Context(), Request{Cost: 8, UpTo: true, Settle: true})
 			require.NoError(t, err)
 			require.EqualValues(t, 7, d.Taken)
 			require.NoError(t, d.Settle(t.Context(), n))
@@ -242,12 +258,12 @@ func TestWatchersAreSettledOnce(t *testing.T) {
 			assert.ErrorIs(t, d.Settle(t.Context(), n), ErrSettled)
 		})
 	}
-	for i := range rules {
-		rules[i].Cost = CostBy("units", func(*http.Request) int64 { return 8 })
-		rules[i].Settle = SettleBy("units", func(*http.Request, int) int64 { return 3 })
+	for i := range list {
+		list[i].Cost = rules.CostBy("units", func(*http.Request) int64 { return 8 })
+		list[i].Settle = rules.SettleBy("units", func(*http.Request, int) int64 { return 3 })
 	}
 	synctest.Test(t, func(t *testing.T) {
-		p := mustPolicy(New(nil, nil), Named("p", rules...))
+		p := mustPolicy(New(nil, nil), Named("p", list...))
 		h := p.Middleware(nothing)
 		for i := range 2 {
 			w, took := patient(t.Context(), h, "")

@@ -21,6 +21,7 @@ import (
 	"github.com/routelimit/limit/ginlimit"
 	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/internal/race"
+	"github.com/routelimit/limit/rules"
 )
 
 // TestNoticeOfNoUsers sends requests to a rule by user, with a user or without.
@@ -91,7 +92,7 @@ func TestSilence(t *testing.T) {
 	answer := status(http.StatusOK)
 	perIP := limit.Rules(limit.PerIP(time.Hour, 100))
 	settled := limit.Global(time.Hour, 1000)
-	settled.Settle = limit.SettleBy("units", func(*http.Request, int) int64 { return -1 })
+	settled.Settle = rules.SettleBy("units", func(*http.Request, int) int64 { return -1 })
 	trusted := limit.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
 	for code, test := range map[string]struct {
 		store   core.Store

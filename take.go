@@ -28,8 +28,13 @@ type Request struct {
 	Plan, Class string // of the caller, as Plan and Class of a Caller return them
 
 	// UpTo takes fewer units than Cost if there are fewer, but at least one, and as many
-	// of each rule: see [Decision].Taken. It is for [Policy.Take] and [Policy.Reserve].
+	// of each rule: see [Decision].Taken. It is for [Policy.Take].
 	UpTo bool
+
+	// Settle makes the decision one for [Decision.Settle], for work whose true cost is known
+	// only afterwards: bytes, tokens, rows. Cost is then the most that it may be. What is
+	// never settled stays taken.
+	Settle bool
 }
 
 // Take decides a request, and takes what it costs from every rule or nothing
@@ -40,27 +45,12 @@ type Request struct {
 // error says what is wrong with the request, or wraps [ErrUndecided]. With UpTo, Take asks
 // the store at most four times.
 func (p *Policy) Take(ctx context.Context, r Request) (d Decision, err error) {
-	err = p.current.Load().take(ctx, &d, &r, false)
+	err = p.current.Load().take(ctx, &d, &r)
 	return d, err
 }
 
-// Reserve takes a request like [Policy.Take], for work whose true cost is known only
-// afterwards: bytes, tokens, rows. Cost is the most that it may be, and [Decision.Settle]
-// corrects it:
-//
-//	d, err := policy.Reserve(ctx, limit.Request{Keys: keys, Cost: 4_000})
-//	…
-//	err = d.Settle(ctx, used)
-//
-// A reservation that is never settled stays taken. Rules of [Concurrency] are released, not
-// settled.
-func (p *Policy) Reserve(ctx context.Context, r Request) (d Decision, err error) {
-	err = p.current.Load().take(ctx, &d, &r, true)
-	return d, err
-}
-
-func (p *version) take(ctx context.Context, d *Decision, r *Request, reserve bool) error {
-	if err := p.check(r, !reserve); err != nil {
+func (p *version) take(ctx context.Context, d *Decision, r *Request) error {
+	if err := p.check(r); err != nil {
 		return err
 	}
 	run := p.named.plan.Load().Begin()
@@ -77,10 +67,10 @@ func (p *version) take(ctx context.Context, d *Decision, r *Request, reserve boo
 		}
 	}
 	if err == nil {
-		if reserve {
-			run.Keep(&d.of, true)
+		if r.Settle {
+			run.Keep(&d.of)
 		}
-		d.describe(p, p.named, t)
+		d.describe(p, p.named.name, t)
 	}
 	p.observed(d, err)
 	return err
@@ -116,10 +106,9 @@ func (p *version) observed(d *Decision, err error) {
 // class in their order, among callers of the same limits and rules. Take and other processes
 // do not queue, and may come first.
 //
-// A decision without an error is admitted, and can be settled like one of [Policy.Reserve].
-// The error is that of ctx if it ends first, and a [*RefusedError] at once if the rules
-// will certainly not admit the request before the deadline of ctx. Otherwise it says what
-// is wrong with the request, or wraps [ErrUndecided].
+// A decision without an error is admitted. The error is that of ctx if it ends first, and a
+// [*RefusedError] at once if the rules will certainly not admit the request before the
+// deadline of ctx. Otherwise it says what is wrong with the request, or wraps [ErrUndecided].
 func (p *Policy) Wait(ctx context.Context, r Request) (Decision, error) {
 	return p.current.Load().wait(ctx, &r)
 }
@@ -131,7 +120,7 @@ func (p *version) wait(ctx context.Context, r *Request) (d Decision, err error) 
 	if p.bars {
 		return d, &rules.Error{Problem: "Wait asks again after a refusal, and each is a strike of the ban: call limit.Policy.Take"}
 	}
-	if err := p.check(r, true); err != nil {
+	if err := p.check(r); err != nil {
 		return d, err
 	}
 	run := p.named.plan.Load().Begin()
@@ -149,7 +138,9 @@ func (p *version) wait(ctx context.Context, r *Request) (d Decision, err error) 
 	}
 	taken := min(max(1, r.Cost), core.MaxCost)
 	if err = run.Wait(ctx, p.limiter.detached(ctx), nil, &d.of); err == nil && d.of.Allowed {
-		run.Keep(&d.of, false)
+		if r.Settle {
+			run.Keep(&d.of)
+		}
 		if _, err = d.of.WaitForSlot(ctx); err != nil {
 			d.of.Release()
 		}
@@ -160,7 +151,7 @@ func (p *version) wait(ctx context.Context, r *Request) (d Decision, err error) 
 		}
 		return Decision{}, err
 	}
-	d.describe(p, p.named, t)
+	d.describe(p, p.named.name, t)
 	p.observed(&d, nil)
 	if !d.Allowed {
 		return Decision{}, &RefusedError{Decision: d}
@@ -180,10 +171,10 @@ func (p *Policy) Peek(ctx context.Context, r Request) (Decision, error) {
 }
 
 func (p *version) peek(ctx context.Context, r *Request) (d Decision, err error) {
-	if r.Cost > 1 || r.Costs != nil || r.UpTo {
-		return d, &rules.Error{Problem: "Peek reports the outcome of a request of cost 1: leave out Cost, Costs and UpTo"}
+	if r.Cost > 1 || r.Costs != nil || r.UpTo || r.Settle {
+		return d, &rules.Error{Problem: "Peek reports the outcome of a request of cost 1: leave out Cost, Costs, UpTo and Settle"}
 	}
-	if err := p.check(&Request{Cost: 1}, false); err != nil {
+	if err := p.check(&Request{Cost: 1, Settle: true}); err != nil {
 		return d, err
 	}
 	run := p.named.plan.Load().Begin()
@@ -200,13 +191,13 @@ func (p *version) peek(ctx context.Context, r *Request) (d Decision, err error) 
 			d.of.Allowed = d.of.Allowed && (d.of.Watches(i) || d.of.Caller.Exempts(i))
 		}
 	}
-	d.describe(p, p.named, t)
+	d.describe(p, p.named.name, t)
 	return d, nil
 }
 
 // Reset makes the quotas of keys full again, such as those of a user that was locked out
 // and has proved its identity. Global rules and rules of [Concurrency] stay as they are; a
-// policy without others is an error. Do not settle a reservation that was made before: its
+// policy without others is an error. Do not settle what was taken before: its
 // units would come back twice. After an error that wraps [ErrUndecided], some of the rules
 // may be reset; Reset may be repeated.
 func (p *Policy) Reset(ctx context.Context, keys map[string]string) error {
@@ -214,7 +205,7 @@ func (p *Policy) Reset(ctx context.Context, keys map[string]string) error {
 }
 
 func (p *version) reset(ctx context.Context, keys map[string]string) error {
-	if err := cmp.Or(p.check(&Request{Cost: 1}, false), p.missing(keys)); err != nil {
+	if err := cmp.Or(p.check(&Request{Cost: 1, Settle: true}), p.missing(keys)); err != nil {
 		return err
 	}
 	value := func(k *KeyResolver) string {
@@ -300,13 +291,12 @@ func (p *version) fill(run *engine.Run, r *Request) (*terms, error) {
 	return p.distinguish(run, p.named, &from), nil
 }
 
-// check returns what is wrong with a request, apart from its keys: missing does. If
-// it is not reserved, rules that ask responses for their cost are wrong too.
-func (p *version) check(r *Request, taken bool) error {
+// check returns what is wrong with a request, apart from its keys: missing does.
+func (p *version) check(r *Request) error {
 	if p.named == nil {
 		return &rules.Error{Problem: "outside HTTP a policy needs a name: write limit.Named(\"…\", rules…)"}
 	}
-	if err := p.functions(r, taken); err != nil {
+	if err := p.functions(r); err != nil {
 		return err
 	}
 	if _, err := validCost(r.Cost); err != nil {
@@ -325,8 +315,8 @@ func (p *version) check(r *Request, taken bool) error {
 
 // checkGiven returns what is wrong with what a handler says of an HTTP request.
 func (p *version) checkGiven(r *Request) error {
-	if r.UpTo || r.Plan != "" || r.Class != "" {
-		return &rules.Error{Problem: "of an HTTP request, a handler gives Keys, Cost and Costs: leave out UpTo, Plan and Class"}
+	if r.UpTo || r.Settle || r.Plan != "" || r.Class != "" {
+		return &rules.Error{Problem: "of an HTTP request, a handler gives Keys, Cost and Costs: leave out UpTo, Settle, Plan and Class"}
 	}
 	if _, err := validCost(r.Cost); err != nil {
 		return &rules.Error{Problem: err.Error()}
@@ -349,8 +339,8 @@ func (p *version) validCosts(costs map[string]int64) error {
 }
 
 // functions returns an error if a rule asks HTTP requests for their cost, and the request
-// does not say it, or, unless it is reserved, if one asks responses.
-func (p *version) functions(r *Request, taken bool) error {
+// does not say it, or if one asks responses, and the request will not be settled.
+func (p *version) functions(r *Request) error {
 	for i := range p.list {
 		rule := &p.list[i]
 		if rule.Cost != (rules.Cost{}) && r.Cost == 0 {
@@ -358,9 +348,9 @@ func (p *version) functions(r *Request, taken bool) error {
 				return &rules.Error{Rule: rule.String(), Problem: "Cost is a function of an HTTP request: set limit.Request.Cost"}
 			}
 		}
-		if taken && rule.Settle != (rules.Settlement{}) {
+		if !r.Settle && rule.Settle != (rules.Settlement{}) {
 			return &rules.Error{Rule: rule.String(), Problem: "Settle is a function of an HTTP response: " +
-				"call limit.Policy.Reserve, and then limit.Decision.Settle"}
+				"set limit.Request.Settle, and call limit.Decision.Settle"}
 		}
 	}
 	return nil

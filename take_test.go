@@ -37,7 +37,7 @@ func look(t *testing.T, l *Limiter, rules RuleSet, keys map[string]string) Decis
 	require.NoError(t, err)
 	var d Decision
 	require.NoError(t, run.Look(t.Context(), &d.of))
-	d.describe(p, p.named, terms)
+	d.describe(p, p.named.name, terms)
 	return d
 }
 
@@ -58,7 +58,7 @@ func TestCost(t *testing.T) {
 	limiter := New(nil, &Options{Observe: func(_ *http.Request, _ Decision, err error) { fail = err }})
 	ran := 0
 	h := limiter.Limit(Rules(
-		Rule{Name: "units", Key: Everyone, Limit: 100, Window: time.Hour, Cost: CostBy("units", func(*http.Request) int64 { return cost })},
+		Rule{Name: "units", Key: Everyone, Limit: 100, Window: time.Hour, Cost: rules.CostBy("units", func(*http.Request) int64 { return cost })},
 		Global(time.Hour, 10),
 	))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { ran++ }))
 
@@ -101,7 +101,7 @@ func TestCostPanics(t *testing.T) {
 	panics := true
 	h := New(nil, nil).Limit(Rules(
 		Global(time.Hour, 1),
-		Rule{Name: "b", Key: Everyone, Limit: 1, Window: time.Hour, Cost: CostBy("units", func(*http.Request) int64 {
+		Rule{Name: "b", Key: Everyone, Limit: 1, Window: time.Hour, Cost: rules.CostBy("units", func(*http.Request) int64 {
 			if panics {
 				panic(http.ErrAbortHandler)
 			}
@@ -185,9 +185,11 @@ func TestCosts(t *testing.T) {
 		assert.EqualError(t, err, want)
 		assert.ErrorAs(t, err, new(*rules.Error))
 	}
-	_, err := p.Peek(t.Context(), Request{Keys: alice, Cost: 2})
-	assert.ErrorContains(t, err, "Peek reports the outcome of a request of cost 1")
-	_, err = p.Wait(t.Context(), Request{Keys: alice, Cost: 2, UpTo: true})
+	for _, request := range []Request{{Keys: alice, Cost: 2}, {Keys: alice, Settle: true}} {
+		_, err := p.Peek(t.Context(), request)
+		assert.ErrorContains(t, err, "Peek reports the outcome of a request of cost 1")
+	}
+	_, err := p.Wait(t.Context(), Request{Keys: alice, Cost: 2, UpTo: true})
 	assert.ErrorContains(t, err, "leave out UpTo")
 }
 
@@ -211,14 +213,14 @@ func TestPeek(t *testing.T) {
 			d, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: alice})
 			require.NoError(t, err)
 			require.Equal(t, d.Allowed, peeked.Allowed, text)
-			require.Equal(t, d.Refusing(), peeked.Refusing(), text)
+			require.Equal(t, d.refusing(), peeked.refusing(), text)
 			require.InDelta(t, d.RetryAfter, peeked.RetryAfter, float64(time.Second), text)
 			taken := int64(0)
 			if d.Allowed {
 				taken = 1
 			}
 			require.Equal(t, slices.Collect(d.Rules())[1].Remaining, slices.Collect(peeked.Rules())[1].Remaining-taken, text)
-			require.Equal(t, d.Policy(), peeked.Policy())
+			require.Equal(t, d.Policy, peeked.Policy)
 		}
 		d, err := mustPolicy(limiter, rules).Peek(t.Context(), Request{Keys: map[string]string{"user": "bob"}})
 		require.NoError(t, err)
@@ -251,4 +253,4 @@ func TestPeekTakesNothing(t *testing.T) {
 	assert.Zero(t, store.units)
 }
 
-var otherCost = CostBy("units", func(*http.Request) int64 { return 2 })
+var otherCost = rules.CostBy("units", func(*http.Request) int64 { return 2 })

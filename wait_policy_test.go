@@ -96,7 +96,7 @@ func TestLimiterWaitDeadline(t *testing.T) {
 			assert.Zero(t, got.took, "at once")
 			assert.False(t, refused.Decision.Allowed)
 			assert.Equal(t, time.Second, refused.Decision.RetryAfter)
-			assert.Equal(t, []string{"per-user-1s"}, refused.Decision.Refusing())
+			assert.Equal(t, []string{"per-user-1s"}, refused.Decision.refusing())
 			assert.EqualValues(t, 99, slices.Collect(refused.Decision.Rules())[1].Remaining)
 			assert.EqualError(t, got.err, "limit: refused by per-user-1s, retry after 1s")
 		}
@@ -124,7 +124,7 @@ func TestLimiterWaitDeadlineBehindOthers(t *testing.T) {
 		defer cancel()
 		var refused *RefusedError
 		require.ErrorAs(t, w.within(ctx, "alice", 4).err, &refused)
-		assert.Equal(t, []string{"per-user-1s", "global-1m"}, refused.Decision.Refusing())
+		assert.Equal(t, []string{"per-user-1s", "global-1m"}, refused.Decision.refusing())
 		assert.Equal(t, time.Minute, refused.Decision.RetryAfter)
 		assert.EqualValues(t, 95, slices.Collect(refused.Decision.Rules())[2].Remaining)
 		w.end()

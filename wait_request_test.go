@@ -220,7 +220,7 @@ func TestWaitEndsWithTheContext(t *testing.T) {
 func TestWaitForALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(nil, nil)
-		h := l.Limit(Rules(Concurrent(Everyone, 1)).OnRefusal(Refusal{Wait: 2 * time.Second}))(
+		h := l.Limit(Rules(Rule{Key: Everyone, Limit: 1, Algorithm: Concurrency{}}).OnRefusal(Refusal{Wait: 2 * time.Second}))(
 			http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { time.Sleep(1500 * time.Millisecond) }))
 		var done sync.WaitGroup
 		for i := range 3 {
@@ -359,8 +359,8 @@ func TestWaitWithinWriteTimeout(t *testing.T) {
 	const timeout = 10 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		l := New(nil, nil)
-		outer := mustPolicy(l, Named("outer", Concurrent(Everyone, 1)).OnRefusal(Refusal{Wait: time.Hour}))
-		inner := mustPolicy(l, Named("inner", Concurrent(Everyone, 1)).OnRefusal(Refusal{Wait: time.Hour}))
+		outer := mustPolicy(l, Named("outer", Rule{Key: Everyone, Limit: 1, Algorithm: Concurrency{}}).OnRefusal(Refusal{Wait: time.Hour}))
+		inner := mustPolicy(l, Named("inner", Rule{Key: Everyone, Limit: 1, Algorithm: Concurrency{}}).OnRefusal(Refusal{Wait: time.Hour}))
 		held, err := outer.Take(t.Context(), Request{})
 		require.NoError(t, err)
 		defer held.Release()

@@ -36,7 +36,7 @@ func TestManyWaitingClients(t *testing.T) {
 func manyWaitingClients(t *testing.T, store core.Store) {
 	const clients = 1000
 	l := New(store, nil)
-	p := mustPolicy(l, Named("slot", Concurrent(Everyone, 1)).OnRefusal(Refusal{Wait: time.Minute, Waiters: clients}))
+	p := mustPolicy(l, Named("slot", Rule{Key: Everyone, Limit: 1, Algorithm: Concurrency{}}).OnRefusal(Refusal{Wait: time.Minute, Waiters: clients}))
 	var mu sync.Mutex
 	var order []int
 	server := httptest.NewServer(p.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

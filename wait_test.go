@@ -28,19 +28,19 @@ func TestWaitIsWoken(t *testing.T) {
 		"reset": {Named("p", PerUser(time.Hour, 5)), func(t *testing.T, p *Policy, _ Decision) {
 			require.NoError(t, p.Reset(t.Context(), map[string]string{"user": "alice"}))
 		}},
-		"release": {Named("p", Concurrent(ByUser, 5)), func(_ *testing.T, _ *Policy, d Decision) { d.Release() }},
+		"release": {Named("p", Rule{Key: ByUser, Limit: 5, Algorithm: Concurrency{}}), func(_ *testing.T, _ *Policy, d Decision) { d.Release() }},
 	} {
 		for _, store := range []core.Store{nil, &calls{Store: memstore.New(nil)}} { // decorated by a memory of refusals
 			synctest.Test(t, func(t *testing.T) {
 				p := mustPolicy(New(store, nil), test.rules)
 				alice := map[string]string{"user": "alice"}
-				held, err := p.Reserve(t.Context(), Request{Keys: alice, Cost: 5})
+				held, err := p.Take(t.Context(), Request{Keys: alice, Cost: 5, Settle: true})
 				require.NoError(t, err)
 				start := time.Now()
 				var done sync.WaitGroup
 				for range 2 {
 					done.Go(func() {
-						d, err := p.Wait(t.Context(), Request{Keys: alice, Cost: 2})
+						d, err := p.Wait(t.Context(), Request{Keys: alice, Cost: 2, Settle: true})
 						assert.NoError(t, err, name)
 						assert.Equal(t, time.Second, time.Since(start), name)
 						assert.EqualValues(t, 2, d.Taken)
@@ -146,7 +146,7 @@ func TestLate(t *testing.T) {
 				d := take()
 				require.False(t, d.Allowed)
 				assert.Zero(t, d.Delay)
-				assert.Equal(t, []string{"global-1m"}, d.Refusing())
+				assert.Equal(t, []string{"global-1m"}, d.refusing())
 				require.Equal(t, 2*time.Second-patience, d.RetryAfter, "its turn is given back")
 				time.Sleep(d.RetryAfter)
 				again := take()
@@ -171,7 +171,7 @@ func TestLateAmongOthers(t *testing.T) {
 		require.NoError(t, err)
 		assert.False(t, d.Allowed)
 		assert.Equal(t, time.Second-time.Millisecond, d.RetryAfter)
-		assert.Equal(t, []string{"global-1m"}, d.Refusing())
+		assert.Equal(t, []string{"global-1m"}, d.refusing())
 		time.Sleep(d.RetryAfter)
 		d, err = mustPolicy(limiter, rules).Take(t.Context(), Request{})
 		require.NoError(t, err)

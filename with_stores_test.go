@@ -62,7 +62,8 @@ func withTogether(t *testing.T, l *limit.Limiter) {
 
 // withOnce puts a set and one that is With it around each other, in both orders.
 func withOnce(t *testing.T, l *limit.Limiter) {
-	held := limit.Named("app", limit.Rule{Name: "all", Key: limit.Everyone, Limit: 10, Window: time.Hour}, limit.Concurrent(limit.Everyone, 1))
+	held := limit.Named("app", limit.Rule{Name: "all", Key: limit.Everyone, Limit: 10, Window: time.Hour},
+		limit.Rule{Key: limit.Everyone, Limit: 1, Window: 30 * time.Second, Algorithm: limit.Concurrency{}})
 	route := limit.Named("route", limit.Global(time.Hour, 3)).With(held)
 	app := bound(t, l, held)
 	composed := bound(t, l, route)
@@ -120,7 +121,7 @@ func withJobs(t *testing.T, l *limit.Limiter) {
 	users := limit.Named("users", limit.Rule{Name: "user", Key: limit.ByUser, Limit: 10, Window: 200 * time.Millisecond, Algorithm: limit.TokenBucket{Burst: 10}})
 	p := bound(t, l, limit.Named("p", limit.PerIP(time.Hour, 100)).With(application, users))
 	keys := map[string]string{"ip": "192.0.2.1", "user": "u"}
-	d, err := p.Reserve(t.Context(), limit.Request{Keys: keys, Cost: 8})
+	d, err := p.Take(t.Context(), limit.Request{Keys: keys, Cost: 8, Settle: true})
 	require.NoError(t, err)
 	require.NoError(t, d.Settle(t.Context(), 3))
 	assert.EqualValues(t, 97, left(t, l, "p", "per-ip-1h", "192.0.2.1"))

@@ -36,7 +36,13 @@ func take(t *testing.T, p *limit.Policy, n int64) []string {
 	t.Helper()
 	d, err := p.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "192.0.2.1", "user": "u"}, Cost: n})
 	require.NoError(t, err)
-	return d.Refusing()
+	var refusing []string
+	for r := range d.Rules() {
+		if r.Refused {
+			refusing = append(refusing, r.Name)
+		}
+	}
+	return refusing
 }
 
 // counting counts the scripts that a client calls for the rule per-user-1m.
@@ -83,7 +89,7 @@ func TestWithNames(t *testing.T) {
 		overridden[[2]string{policy, rule}] = true
 		return 0
 	}})
-	shadow := limit.Rule{Name: "next", Key: limit.Everyone, Limit: 1, Window: time.Hour, Shadow: &limit.Shadow{Replaces: "global-1m"}}
+	shadow := limit.Rule{Name: "next", Key: limit.Everyone, Limit: 1, Window: time.Hour, Shadow: &rules.Shadow{Replaces: "global-1m"}}
 	app := limit.Named("app", limit.Global(time.Minute, 10), limit.PerIP(time.Hour, 9), shadow)
 	group := limit.Named("group", limit.PerIP(time.Hour, 8))
 	set := limit.Rules(limit.Global(time.Minute, 5)).With(app, group)
@@ -140,6 +146,17 @@ func TestWithErrors(t *testing.T) {
 	require.ErrorAs(t, err, &wrong)
 	assert.Equal(t, 13, wrong.Offset)
 	assert.ErrorContains(t, err, "with app: no policy has that name")
+}
+
+// TestWithTimeoutHandler has a handler between two sets that gives the inner one another
+// response.
+func TestWithTimeoutHandler(t *testing.T) {
+	l := limit.New(nil, nil)
+	route := bound(t, l, limit.Named("route", limit.Global(time.Hour, 3)).With(application))
+	h := bound(t, l, application).Middleware(http.TimeoutHandler(route.Handler(ok200), time.Minute, ""))
+	assert.Equal(t, 200, sent(h, "/").Code)
+	assert.EqualValues(t, 9, left(t, l, "app", "all", ""))
+	assert.EqualValues(t, 2, left(t, l, "route", "global-1h", ""))
 }
 
 // TestWithPlans takes from the buckets of callers on plans, which the application's set has

@@ -23,7 +23,7 @@ func export(ctx context.Context, exports *limit.Policy) error {
 
 func Example_algorithms() {
 	limiter := limit.New(nil, nil)
-	exports, err := limiter.Policy(limit.Named("exports", limit.Concurrent(limit.ByUser, 5)))
+	exports, err := limiter.Policy(limit.Named("exports", limit.Rule{Key: limit.ByUser, Limit: 5, Algorithm: limit.Concurrency{}}))
 	if err != nil {
 		panic(err)
 	}

@@ -19,7 +19,7 @@ import (
 
 // The rules of docs/bans.md.
 var (
-	failed = limit.OnStatus(http.StatusUnauthorized)
+	failed = rules.OnStatus(http.StatusUnauthorized)
 	nameOf = limit.By("account", func(r *http.Request) string {
 		name, _, _ := r.BasicAuth()
 		return strings.ToLower(name)

@@ -16,6 +16,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/stores/redisstore"
 )
 
@@ -32,8 +33,7 @@ func TestDiagnostics(t *testing.T) {
 		{redistest.Launch(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru").Addr, "LIMIT-304", "it evicts keys"},
 		{listener.Addr().String(), "LIMIT-301", "connection refused"},
 	} {
-		client := redis.NewClient(&redis.Options{Addr: test.addr})
-		defer client.Close()
+		client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: test.addr}))
 		book := new(logbook.Book)
 		err := ready(client, book.Log())
 		lines := book.Lines()
@@ -55,7 +55,7 @@ func ready(client *redis.Client, logger *slog.Logger) error {
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	problems := limiter.Check(ctx)
+	problems := operate.Check(ctx, limiter)
 	var problem *core.Diagnosis
 	if errors.As(problems, &problem) { // the first
 		logger.Warn("rate limits", "code", problem.Code, "problems", problems)

@@ -103,8 +103,8 @@ func TestRules(t *testing.T) {
 	texts := pages(t)
 	functions := rules.Functions{ // that the pages name
 		Keys:        []limit.KeyResolver{limit.By("tenant", (*http.Request).UserAgent)},
-		Costs:       []rules.Cost{limit.CostBy("rows", func(*http.Request) int64 { return 1 })},
-		Settlements: []rules.Settlement{limit.SettleBy("failed-logins", func(*http.Request, int) int64 { return 0 })},
+		Costs:       []rules.Cost{rules.CostBy("rows", func(*http.Request) int64 { return 1 })},
+		Settlements: []rules.Settlement{rules.SettleBy("failed-logins", func(*http.Request, int) int64 { return 0 })},
 	}
 	rules := 0
 	for page, text := range texts {

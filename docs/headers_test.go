@@ -15,7 +15,13 @@ func Example_headers() {
 		Headers: limit.Draft11 | limit.XRateLimit,
 		Refuse: func(w http.ResponseWriter, _ *http.Request, d limit.Decision) {
 			w.Header().Set("Content-Type", "application/json")
-			json.NewEncoder(w).Encode(map[string]any{"error": "too many requests", "rules": d.Refusing()})
+			var refused []string
+			for rule := range d.Rules() {
+				if rule.Refused {
+					refused = append(refused, rule.Name)
+				}
+			}
+			json.NewEncoder(w).Encode(map[string]any{"error": "too many requests", "rules": refused})
 		},
 	})
 

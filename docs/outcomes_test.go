@@ -20,14 +20,14 @@ func shop(limiter *limit.Limiter, upload http.HandlerFunc) http.Handler {
 
 	mux.Handle("GET /catalog", limiter.Limit(limit.MustParse("50/1s global refuse degrade"))(
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if limit.DecisionFrom(r.Context()).Degraded() {
+			if limit.DecisionFrom(r.Context()).Outcome() == "degraded" {
 				fmt.Fprintln(w, "catalog without recommendations")
 				return
 			}
 			fmt.Fprintln(w, "catalog")
 		})))
 
-	uploads := limit.Concurrent(limit.Everyone, 2)
+	uploads := limit.Rule{Key: limit.Everyone, Limit: 2, Algorithm: limit.Concurrency{}}
 	uploads.OnRefusal = limit.Refusal{Wait: 10 * time.Second, Waiters: 50, Status: http.StatusServiceUnavailable}
 	mux.Handle("POST /upload", limiter.Limit(limit.Rules(uploads))(upload))
 	return mux

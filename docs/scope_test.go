@@ -70,6 +70,31 @@ func Example_scopeWith() {
 	// GET /reports 429 "per-ip-1h";r=7;t=3600, "all";r=0;t=3600
 }
 
+func Example_scopeAttempts() {
+	authenticate := func(c *gin.Context) {
+		fmt.Print("authenticated: ")
+		c.Set("user", "alice")
+	}
+	me := okGin
+
+	router := gin.New()
+	rl := ginlimit.New(limit.New(nil, nil))
+	rl.Caller.User = func(c *gin.Context) string { return c.GetString("user") }
+
+	router.Use(rl.Limit(limit.Named("addresses", limit.Rule{Key: limit.ByIP, Limit: 3, Window: time.Minute, Attempts: true})))
+	router.Use(authenticate)
+	router.GET("/me", rl.Limit(limit.Rules(limit.PerUser(time.Hour, 1))), me)
+
+	for range 4 {
+		fmt.Println(send(router, "GET", "/me").Code)
+	}
+	// Output:
+	// authenticated: 200
+	// authenticated: 429
+	// authenticated: 429
+	// 429
+}
+
 func Example_scopeNetHTTP() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /", ok)
@@ -92,7 +117,7 @@ func Example_scopeEachRoute() {
 	sales, stock := http.HandlerFunc(ok), http.HandlerFunc(ok)
 	mux := http.NewServeMux()
 	limiter := limit.New(nil, &limit.Options{
-		Observe: func(_ *http.Request, d limit.Decision, _ error) { fmt.Print(d.Policy(), ": ") },
+		Observe: func(_ *http.Request, d limit.Decision, _ error) { fmt.Print(d.Policy, ": ") },
 	})
 
 	each := limiter.Limit(limit.EachRoute(limit.PerIP(time.Minute, 1)))

@@ -28,8 +28,9 @@ func Example_usersAndPlans() {
 	rl := ginlimit.New(limit.New(nil, nil))
 	rl.Caller.User = func(c *gin.Context) string { return c.GetString("user") }
 
-	router.Use(rl.Limit(limit.Named("clients", limit.PerIP(time.Minute, 600)))) // before authentication
-	router.Use(authenticate)                                                    // verifies the JWT and calls c.Set
+	router.Use(rl.Limit(limit.Named("clients", // before authentication
+		limit.Rule{Key: limit.ByIP, Limit: 600, Window: time.Minute, Attempts: true})))
+	router.Use(authenticate) // verifies the JWT and calls c.Set
 
 	free := rl.Limit(limit.Named("free", limit.PerUser(time.Hour, 1)))
 	pro := rl.Limit(limit.Named("pro", limit.PerUser(time.Hour, 2)))

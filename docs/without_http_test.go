@@ -31,12 +31,12 @@ func Example_withoutHTTP() {
 		if err != nil {
 			log.Fatal(err) // the store failed
 		}
-		fmt.Println(d.Allowed, d.Refusing())
+		fmt.Println(d.Allowed, d.RetryAfter.Round(time.Minute))
 	}
 	// Output:
-	// true []
-	// true []
-	// false [per-user-1h]
+	// true 0s
+	// true 0s
+	// false 1h0m0s
 }
 
 func Example_peek() {
@@ -77,7 +77,7 @@ func TestWithoutHTTP(t *testing.T) {
 	alice := limit.Request{Keys: map[string]string{"user": "alice"}}
 	_, err = policy.Take(t.Context(), alice)
 	require.NoError(t, err)
-	d, err := policy.Wait(t.Context(), alice)
+	d, err := policy.Wait(t.Context(), limit.Request{Keys: alice.Keys, Settle: true})
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, d.Taken)
 
@@ -108,7 +108,7 @@ func Example_reserve() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	d, err := tokens.Reserve(ctx, limit.Request{Keys: alice, Cost: 4_000}) // the most that it may cost
+	d, err := tokens.Take(ctx, limit.Request{Keys: alice, Cost: 4_000, Settle: true}) // the most that it may cost
 	if err != nil || !d.Allowed {
 		return
 	}

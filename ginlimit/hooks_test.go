@@ -13,6 +13,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/ginlimit"
 	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/rules"
 )
 
 // TestHooks answers by the functions of the Limiter, in Gin's own form.
@@ -22,7 +23,7 @@ func TestHooks(t *testing.T) {
 		status int
 		body   string
 	}{
-		"a body":       {func(c *gin.Context, d limit.Decision) { c.String(402, d.Refusing()[0]) }, 402, "per-ip-1m"},
+		"a body":       {func(c *gin.Context, d limit.Decision) { c.String(402, routetest.Refused(d)[0]) }, 402, "per-ip-1m"},
 		"a body alone": {func(c *gin.Context, _ limit.Decision) { c.Writer.WriteString("later") }, 429, "later"},
 		"a status":     {func(c *gin.Context, _ limit.Decision) { c.AbortWithStatus(403) }, 403, ""},
 		"nothing":      {func(*gin.Context, limit.Decision) {}, 429, ""},
@@ -50,7 +51,7 @@ func TestHooks(t *testing.T) {
 	}
 	engine := gin.New()
 	engine.GET("/", rl.Limit(limit.Rules(limit.Rule{Key: limit.Everyone, Limit: 1, Window: time.Minute,
-		Cost: limit.CostBy("units", func(*http.Request) int64 { return -1 })})), func(*gin.Context) { t.Error("the handler runs uncounted") })
+		Cost: rules.CostBy("units", func(*http.Request) int64 { return -1 })})), func(*gin.Context) { t.Error("the handler runs uncounted") })
 	w := routetest.Do(engine, "GET", "/")
 	assert.Equal(t, http.StatusServiceUnavailable, w.Code)
 	assert.Equal(t, "no limiter", w.Body.String())

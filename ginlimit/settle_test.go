@@ -16,12 +16,13 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/ginlimit"
 	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/rules"
 )
 
 // failed admits five requests that are answered with 401.
 func failed(name string) limit.RuleSet {
 	return limit.Named(name, limit.Rule{Name: name, Key: limit.Everyone, Limit: 5, Window: time.Hour,
-		Settle: limit.OnStatus(http.StatusUnauthorized)})
+		Settle: rules.OnStatus(http.StatusUnauthorized)})
 }
 
 var (
@@ -130,7 +131,7 @@ func TestStrikesByTheAnswer(t *testing.T) {
 		}
 	})
 	rules := limit.Rules(limit.Rule{Key: limit.Everyone, Limit: 3, Window: time.Hour, Algorithm: limit.Ban{Bar: time.Hour},
-		Settle: limit.OnStatus(http.StatusUnauthorized)})
+		Settle: rules.OnStatus(http.StatusUnauthorized)})
 	engine.GET("/login", ginlimit.New(limit.New(nil, nil)).Limit(rules), func(c *gin.Context) { _ = c.Error(errPassword) })
 	assert.Equal(t, map[int]int{401: 3, 429: 17}, routetest.Statuses(t, engine, true, 20, "/login"))
 }

@@ -1,6 +1,6 @@
-// Package operate is what the tools of operators ask of a limiter: which policies it has,
-// the state of one key, a function that sees all decisions, and new rules while the
-// program runs. The packages in ops are built on it. All functions are safe for concurrent
+// Package operate is what operators and their tools ask of a limiter: whether its store
+// works, which policies it has, the state of one key, a function that sees all decisions,
+// and new rules while the program runs. The packages in ops are built on it. All functions are safe for concurrent
 // use.
 package operate
 
@@ -27,11 +27,22 @@ var (
 	observing = door.Observe.(func(*limit.Limiter, func(*http.Request, limit.Decision, error)) func())
 	compared  = door.Compared.(func(limit.Decision) [][2]limit.RuleDecision)
 	change    = door.Change.(func(*limit.Limiter, ...limit.RuleSet) error)
+	check     = door.Check.(func(*limit.Limiter, context.Context) error)
 	validate  = door.Validate.(func(*limit.Limiter, limit.RuleSet) error)
 )
 
-// Policies returns the policies that decide now, by the name that [limit.Decision.Policy]
-// returns, with their rules: those that are [limit.Named], and each route that has had a
+// Check returns what is wrong before the first request: a store that cannot be reached or
+// written, evicts keys, or withholds information, and quotas in memory although there are
+// several Instances of [limit.Options]. Call it before the program serves. It changes no
+// quota, and waits for the store until ctx ends, at most 5 s.
+//
+// The error joins one [*core.Diagnosis], with a code that docs/diagnostics.md explains, for
+// each problem that Silence of [limit.Options] does not name. Without a call of Check, the
+// same problems are logged when they happen or after the first decision.
+func Check(ctx context.Context, l *limit.Limiter) error { return check(l, ctx) }
+
+// Policies returns the policies that decide now, by the name in [limit.Decision].Policy,
+// with their rules: those that are [limit.Named], and each route that has had a
 // request. They are sorted by name. A name comes twice if two sets are on one route.
 func Policies(l *limit.Limiter) iter.Seq2[string, limit.RuleSet] { return policies(l) }
 
@@ -76,8 +87,8 @@ type Stats struct {
 	// works: all connections to it were in use, or its user lacks a right.
 	Blocked int64
 
-	// Reserved is how many requests [limit.Policy.Reserve] has admitted, and Settled how
-	// many of them were settled or given back. The difference is in use or was never
+	// Reserved is how many requests were admitted whose [limit.Request] says Settle, and
+	// Settled how many of them were settled or given back. The difference is in use or was never
 	// settled, and stays charged.
 	Reserved, Settled int64
 }
@@ -112,7 +123,7 @@ func Observe(l *limit.Limiter, observe func(*http.Request, limit.Decision, error
 // Old.
 type Comparison struct{ Old, New limit.RuleDecision }
 
-// Comparisons returns one Comparison for each Replaces of a [limit.Shadow] that was not
+// Comparisons returns one Comparison for each Replaces of a rules.Shadow that was not
 // enforced for the request. Packages promlimit and otellimit count them.
 func Comparisons(d limit.Decision) (list []Comparison) {
 	for _, pair := range compared(d) {

@@ -28,7 +28,7 @@ func TestObserve(t *testing.T) {
 	note := func(name string) func(*http.Request, limit.Decision, error) {
 		return func(_ *http.Request, d limit.Decision, err error) {
 			assert.NoError(t, err)
-			order = append(order, name+" "+d.Policy())
+			order = append(order, name+" "+d.Policy)
 		}
 	}
 	limiter := limit.New(nil, &limit.Options{Observe: note("options")})
@@ -197,7 +197,7 @@ func TestStats(t *testing.T) {
 
 		var reserved []limit.Decision
 		for range 3 {
-			d, err := policy.Reserve(t.Context(), limit.Request{})
+			d, err := policy.Take(t.Context(), limit.Request{Settle: true})
 			require.NoError(t, err)
 			reserved = append(reserved, d)
 		}

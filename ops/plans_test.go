@@ -108,17 +108,13 @@ func raise(ctx context.Context, o *overrides.Overrides, api *limit.Policy, user 
 // TestOverridesOfPage runs the program of the page on three instances: each has the new
 // limit within a second.
 func TestOverridesOfPage(t *testing.T) {
-	if !redistest.Installed(t) {
-		t.Skip("no redis-server is installed")
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	addr := redistest.Launch(t).Addr
 	var all []*limit.Policy
 	var operators *overrides.Overrides
 	for range 3 {
-		client := redis.NewClient(&redis.Options{Addr: addr})
-		t.Cleanup(func() { client.Close() })
+		client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: addr}))
 
 		o := overrides.New(ctx, control.New(client, &control.Options{Prefix: "shop"}), nil)
 		limiter := limit.New(redisstore.New(client, &redisstore.Options{Prefix: "shop"}), &limit.Options{
@@ -206,11 +202,7 @@ func TestLimitChanges(t *testing.T) {
 // TestPlansRoundTrips holds that each decision with plans, overrides, classes and
 // exemptions is one command.
 func TestPlansRoundTrips(t *testing.T) {
-	if !redistest.Installed(t) {
-		t.Skip("no redis-server is installed")
-	}
-	client := redis.NewClient(&redis.Options{Addr: redistest.Launch(t).Addr})
-	t.Cleanup(func() { client.Close() })
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: redistest.Launch(t).Addr}))
 	calls := func() (n int) {
 		info, err := client.Info(t.Context(), "commandstats").Result()
 		require.NoError(t, err)

@@ -22,6 +22,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
 	"github.com/routelimit/limit/stores/refusals"
@@ -186,7 +187,7 @@ func (w *driver) take(policy *limit.Policy, rule limit.Rule, a attempt, random *
 	a.Holds = time.Now().UnixMicro()
 	a.Allowed, a.Mode, a.At = d.Allowed, d.Mode, d.At.UnixMicro()
 	a.Slot = d.At.Add(d.Delay).UnixMicro()
-	a.Barred = slices.Contains(d.Refusing(), "b")
+	a.Barred = slices.Contains(routetest.Refused(d), "b")
 	report := func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()

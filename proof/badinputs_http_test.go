@@ -19,6 +19,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
 	"github.com/routelimit/limit/throttle"
@@ -54,13 +55,13 @@ var badRequests = []badInput{
 			}
 		}
 		r.runs(1, behind(limit.PerIP(time.Hour, 1)), ask) // on a route for POST
-		for name, serve := range anyMethod {
+		for name, serve := range frameworks {
 			// The methods of one declaration share its quota, and so do all with a named
 			// set. EachRoute counts each method alone; those that clients invent are one.
 			for scope, set := range map[string]limit.RuleSet{"rules": limit.Rules(limit.PerIP(time.Hour, 1)),
 				"each": limit.EachRoute(limit.PerIP(time.Hour, 1)), "named": limit.Named("login", limit.PerIP(time.Hour, 1))} {
 				ran, book := make(map[string]int), new(logbook.Book)
-				ask(serve(limit.New(nil, &limit.Options{Log: book.Log()}), set, func(_ http.ResponseWriter, q *http.Request) { ran[q.Method]++ }))
+				ask(serve(limit.New(nil, &limit.Options{Log: book.Log()}), "/login", func(_ http.ResponseWriter, q *http.Request) { ran[q.Method]++ }, set))
 				all, most, warnings := 0, 1, 0
 				switch {
 				case name == "http":
@@ -92,7 +93,7 @@ var badRequests = []badInput{
 			var ran atomic.Int64
 			waits := make(chan time.Duration, 10)
 			limiter := limit.New(nil, &limit.Options{Observe: func(_ *http.Request, d limit.Decision, _ error) { waits <- d.Delay }})
-			server := r.listen(serve(limiter, func(http.ResponseWriter, *http.Request) { ran.Add(1) }, queue))
+			server := r.listen(serve(limiter, "POST /login", func(http.ResponseWriter, *http.Request) { ran.Add(1) }, queue))
 			response, err := http.Post(server.URL+"/login", "", nil)
 			require.NoError(r, err)
 			response.Body.Close()
@@ -146,7 +147,7 @@ var badRequests = []badInput{
 		})
 	}},
 	{61, "a body that is announced and never sent", func(r *row) {
-		one := limit.Named("one", limit.Concurrent(limit.Everyone, 1))
+		one := limit.Named("one", limit.Rule{Key: limit.Everyone, Limit: 1, Algorithm: limit.Concurrency{}})
 		slow := limit.Rules(throttle.Bandwidth(limit.Everyone, time.Second, 1_000_000))
 		for name, serve := range throttled {
 			var ran atomic.Int64
@@ -173,7 +174,7 @@ var badRequests = []badInput{
 		}
 	}},
 	{62, "bodies of unknown and of wrong length", func(r *row) {
-		one := limit.Named("one", limit.Concurrent(limit.Everyone, 10))
+		one := limit.Named("one", limit.Rule{Key: limit.Everyone, Limit: 10, Algorithm: limit.Concurrency{}})
 		slow := limit.Rules(throttle.Bandwidth(limit.Everyone, time.Second, 1_000_000)) // permits of 100 kB
 		const size = 300_000
 		body := strings.Repeat("x", size)
@@ -207,7 +208,7 @@ var badRequests = []badInput{
 	}},
 	{63, "a writer that is asked for more than writing", func(r *row) {
 		settled := limit.PerIP(time.Hour, 1000)
-		settled.Settle = limit.OnStatus(http.StatusUnauthorized)
+		settled.Settle = rules.OnStatus(http.StatusUnauthorized)
 		plenty := limit.Rules(limit.PerIP(time.Hour, 1000))
 		bytes := limit.Rules(throttle.Bandwidth(limit.Everyone, time.Second, 100_000_000))
 		for name, serve := range frameworks {
@@ -238,9 +239,9 @@ var badRequests = []badInput{
 					return list
 				}
 				l := limit.New(nil, nil)
-				bare := able(func(h http.HandlerFunc) http.Handler { return serve(l, h) })
+				bare := able(func(h http.HandlerFunc) http.Handler { return serve(l, "POST /login", h) })
 				assert.Equal(r, want, bare, name)
-				assert.Equal(r, bare, able(func(h http.HandlerFunc) http.Handler { return serve(l, h, plenty, limit.Rules(settled)) }), name)
+				assert.Equal(r, bare, able(func(h http.HandlerFunc) http.Handler { return serve(l, "POST /login", h, plenty, limit.Rules(settled)) }), name)
 				assert.Equal(r, bare, able(func(h http.HandlerFunc) http.Handler { return throttled[name](l, plenty, bytes, h) }), name)
 			}
 		}

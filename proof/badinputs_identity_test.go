@@ -213,7 +213,7 @@ var badIdentities = []badInput{
 		}
 		r.keys(1, apiKey, fromPeer("X-Api-Key", "k"), fromPeer(many...))
 		limiter := limit.New(nil, nil)
-		h := frameworks["http"](limiter, func(http.ResponseWriter, *http.Request) {}, limit.Rules(limit.Per(apiKey, time.Hour, 1)))
+		h := frameworks["http"](limiter, "POST /login", func(http.ResponseWriter, *http.Request) {}, limit.Rules(limit.Per(apiKey, time.Hour, 1)))
 		heap := func() int64 {
 			var m runtime.MemStats
 			runtime.GC()

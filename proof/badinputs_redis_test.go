@@ -18,6 +18,7 @@ import (
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/redisstore"
 )
 
@@ -112,7 +113,7 @@ var badKeys = []badInput{
 		client := redistest.Client(r)
 		// Refusals of more than one unit are not remembered, so that Redis decides all.
 		pair := limit.Per(apiKey, time.Hour, 2)
-		pair.Cost = limit.CostBy("units", func(*http.Request) int64 { return 2 })
+		pair.Cost = rules.CostBy("units", func(*http.Request) int64 { return 2 })
 		modes := r.onRedis(client, &patient, len(values), func(h http.Handler) {
 			for _, v := range values {
 				r.send(h, 2, http.StatusTooManyRequests, "X-Api-Key", v)
@@ -243,8 +244,7 @@ var badKeys = []badInput{
 	{54, "replies of no shape", func(r *row) {
 		direct := redistest.Client(r)
 		proxy := faultproxy.Start(r, direct.Options().Addr)
-		client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), DB: direct.Options().DB})
-		defer client.Close()
+		client := redistest.Closing(r, redis.NewClient(&redis.Options{Addr: proxy.Addr(), DB: direct.Options().DB}))
 		const most = "9223372036854775807"
 		replies := map[string]string{ // in the protocol of Redis, and the mode of the decision
 			"+OK": "local", ":1": "local", "$-1": "local", "*0": "local", "*-1": "local", "?": "local", "_": "local", ",nan": "local",
@@ -269,12 +269,11 @@ var badKeys = []badInput{
 	{55, "replies to another call", func(r *row) {
 		direct := redistest.Client(r)
 		proxy := faultproxy.Start(r, direct.Options().Addr)
-		client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), DB: direct.Options().DB})
-		defer client.Close()
+		client := redistest.Closing(r, redis.NewClient(&redis.Options{Addr: proxy.Addr(), DB: direct.Options().DB}))
 		for _, choice := range []core.OnError{limit.Local, limit.Refuse} {
 			// Refusals of more than one unit are not remembered, so that Redis is asked.
 			rule := limit.PerIP(time.Hour, 10)
-			rule.Cost, rule.OnStoreError = limit.CostBy("units", func(*http.Request) int64 { return 2 }), choice
+			rule.Cost, rule.OnStoreError = rules.CostBy("units", func(*http.Request) int64 { return 2 }), choice
 			modes := r.onRedis(client, &patient, 5, func(h http.Handler) {
 				proxy.Break(nil)
 				r.send(h, 5, http.StatusOK)

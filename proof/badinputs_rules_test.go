@@ -33,7 +33,7 @@ func (r *row) invalid(want string, rules ...limit.RuleSet) {
 		}
 		assert.Contains(r, strings.ToLower(err.Error()), strings.ToLower(want))
 		for name, serve := range frameworks {
-			assert.PanicsWithError(r, err.Error(), func() { serve(limit.New(nil, nil), nil, set) }, name)
+			assert.PanicsWithError(r, err.Error(), func() { serve(limit.New(nil, nil), "POST /login", nil, set) }, name)
 		}
 	}
 }
@@ -61,7 +61,7 @@ func byIP(rule limit.Rule) limit.RuleSet {
 }
 
 // costly has 5 units. A request takes as many as its header says.
-var costly = limit.Rule{Name: "costly", Key: limit.ByIP, Limit: 5, Window: time.Hour, Cost: limit.CostBy("units", func(r *http.Request) int64 {
+var costly = limit.Rule{Name: "costly", Key: limit.ByIP, Limit: 5, Window: time.Hour, Cost: rules.CostBy("units", func(r *http.Request) int64 {
 	n, err := strconv.ParseInt(r.Header.Get("Cost"), 10, 64)
 	if err != nil {
 		return 1
@@ -139,7 +139,7 @@ var badRules = []badInput{
 			r.send(h, 2, http.StatusTooManyRequests) // nothing was given back
 		})
 		limiter, jobs, keys := limit.New(nil, nil), limit.Named("jobs", limit.PerIP(time.Hour, 5)), map[string]string{"ip": "192.0.2.1"}
-		d, err := bind(limiter, jobs).Reserve(r.Context(), limit.Request{Keys: keys, Cost: 5})
+		d, err := bind(limiter, jobs).Take(r.Context(), limit.Request{Keys: keys, Cost: 5, Settle: true})
 		require.NoError(r, err)
 		assert.Error(r, d.Settle(r.Context(), -1))
 		for _, cost := range []int64{-1, math.MinInt64} {
@@ -215,7 +215,7 @@ var badRules = []badInput{
 		for name, serve := range frameworks {
 			var log strings.Builder
 			limiter := limit.New(nil, &limit.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
-			do(serve(limiter, func(http.ResponseWriter, *http.Request) {}, rules, rules), "192.0.2.1:1", "/login")
+			do(serve(limiter, "POST /login", func(http.ResponseWriter, *http.Request) {}, rules, rules), "192.0.2.1:1", "/login")
 			assert.Contains(r, log.String(), "code=LIMIT-102", name)
 		}
 	}},
@@ -226,7 +226,7 @@ var badRules = []badInput{
 		for name, serve := range frameworks {
 			store, ran := memstore.New(nil), 0
 			r.send(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-				serve(limit.New(store, nil), func(http.ResponseWriter, *http.Request) { ran++ }, rules).ServeHTTP(w, q)
+				serve(limit.New(store, nil), "POST /login", func(http.ResponseWriter, *http.Request) { ran++ }, rules).ServeHTTP(w, q)
 			}), 8, http.StatusTooManyRequests)
 			r.ran(ran, 5, name)
 		}
@@ -294,13 +294,13 @@ var badRules = []badInput{
 			}
 			return "k"
 		}
-		cost := limit.CostBy("units", func(q *http.Request) int64 {
+		cost := rules.CostBy("units", func(q *http.Request) int64 {
 			if q.Header.Get("Bad") == "cost" {
 				panic("the program's own")
 			}
 			return 1
 		})
-		r.runs(2, behind(limit.Concurrent(limit.Everyone, 1), limit.Rule{Name: "all", Key: limit.Everyone, Limit: 2, Window: time.Hour, Cost: cost},
+		r.runs(2, behind(limit.Rule{Key: limit.Everyone, Limit: 1, Algorithm: limit.Concurrency{}}, limit.Rule{Name: "all", Key: limit.Everyone, Limit: 2, Window: time.Hour, Cost: cost},
 			limit.Per(limit.By("tenant", panics), time.Hour, 2)), func(h http.Handler) {
 			for _, bad := range []string{"key", "cost", "key", "cost"} {
 				assert.PanicsWithValue(r, "the program's own", func() { do(h, "192.0.2.1:1", "/login", "Bad", bad) })

@@ -16,7 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/rules"
 )
 
 // hostile are keys that attack what displays them: pages, tables, terminals.
@@ -30,12 +32,12 @@ var badToShow = []badInput{
 			r.invalid("name", byIP(limit.Rule{Name: name, Limit: 5, Window: time.Second}), limit.Named(name, limit.PerIP(time.Second, 5)))
 		}
 		odd := "a\r\nb"
-		r.invalid("key", limit.Rules(limit.Per(limit.ByHeader(odd), time.Second, 5)), limit.Rules(limit.Per(limit.ByCookie(odd), time.Second, 5)),
-			limit.Rules(limit.Per(limit.ByQuery(odd), time.Second, 5)))
+		r.invalid("key", limit.Rules(limit.Per(limit.ByHeader(odd), time.Second, 5)), limit.Rules(limit.Per(rules.NewKey(grammar.Cookie, odd), time.Second, 5)),
+			limit.Rules(limit.Per(rules.NewKey(grammar.Query, odd), time.Second, 5)))
 		r.invalid("limit.By", limit.Rules(limit.Per(limit.By(odd, func(*http.Request) string { return "" }), time.Second, 5)))
 		// Characters of a key's name that no rule name may have become dashes.
 		// Headers contain no values of keys.
-		s := behind(limit.Per(limit.ByQuery(`é"<b>`).And(apiKey), time.Hour, 1))
+		s := behind(limit.Per(rules.NewKey(grammar.Query, `é"<b>`).And(apiKey), time.Hour, 1))
 		s.options = &limit.Options{Headers: limit.Draft11 | limit.XRateLimit}
 		r.runs(len(hostile), s, func(h http.Handler) {
 			for _, key := range hostile {

@@ -102,7 +102,7 @@ func (r *row) runs(want int, s site, ask func(http.Handler)) {
 	r.Helper()
 	for name, serve := range frameworks {
 		var ran atomic.Int64
-		ask(serve(limit.New(s.store, s.options), func(w http.ResponseWriter, q *http.Request) {
+		ask(serve(limit.New(s.store, s.options), "POST /login", func(w http.ResponseWriter, q *http.Request) {
 			ran.Add(1)
 			if s.handler != nil {
 				s.handler(w, q)

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,20 +35,14 @@ func TestEviction(t *testing.T) {
 	if !redistest.Installed(t) {
 		t.Skip("no redis-server is installed")
 	}
-	limitctl := filepath.Join(t.TempDir(), "limitctl")
-	build := exec.Command("go", "build", "-o", limitctl, ".")
-	build.Dir = "../cmd/limitctl"
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-
+	limitctl := buildLimitctl(t, t.TempDir())
 	const most = 5
 	rule := limit.Rule{Name: "r", Key: limit.ByUser, Limit: most, Window: 10 * time.Minute}
 	set := limit.Named("p", rule)
 	for _, policy := range []string{"noeviction", "allkeys-lru", "allkeys-lfu", "allkeys-random",
 		"volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"} {
 		server := redistest.Launch(t, "--maxmemory-policy", policy)
-		client := redis.NewClient(&redis.Options{Addr: server.Addr})
-		defer client.Close()
+		client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: server.Addr}))
 		store := redisstore.New(client, nil)
 		p := bind(limit.New(store, nil), set)
 

@@ -116,8 +116,7 @@ func report(t *testing.T, what string, times []time.Duration, bound time.Duratio
 // the defaults of go-redis behind a guard.
 func TestSentinelFailovers(t *testing.T) {
 	sentinel := redistest.StartSentinel(t)
-	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: sentinel.Name, SentinelAddrs: sentinel.Addrs})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: sentinel.Name, SentinelAddrs: sentinel.Addrs}))
 	var watchers []*redis.SentinelClient
 	for _, addr := range sentinel.Addrs {
 		watchers = append(watchers, redis.NewSentinelClient(&redis.Options{Addr: addr}))
@@ -165,7 +164,7 @@ func lostUnderSentinel(t *testing.T, sentinel *redistest.Sentinel) {
 		}
 		return faultproxy.Fault{}
 	})
-	client := redis.NewFailoverClient(&redis.FailoverOptions{
+	client := redistest.Closing(t, redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: sentinel.Name, SentinelAddrs: sentinel.Addrs,
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if addr == primary.Addr {
@@ -173,8 +172,7 @@ func lostUnderSentinel(t *testing.T, sentinel *redistest.Sentinel) {
 			}
 			return (&net.Dialer{}).DialContext(ctx, network, addr)
 		},
-	})
-	defer client.Close()
+	}))
 	store := redisstore.New(client, &redisstore.Options{Timeout: 10 * time.Second})
 	asked, decided := int64(1000), int64(0)
 	for range asked {
@@ -196,8 +194,7 @@ func lostUnderSentinel(t *testing.T, sentinel *redistest.Sentinel) {
 // defaults of go-redis, which alone takes up to a minute to notice.
 func TestClusterKills(t *testing.T) {
 	nodes := redistest.StartCluster(t, time.Second)
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes.Addrs()})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes.Addrs()}))
 	load := startLoad(t, guard.New(redisstore.New(client, nil), nil), "p")
 	load.after(t, time.Now())
 	var outages, fromRole []time.Duration

@@ -58,9 +58,7 @@ var faults = []fault{
 		}},
 	{number: "29", name: "MAXCLIENTS", mode: core.ModeLocal, begin: maxClients},
 	{number: "29", name: "LOADING (a forged reply)", mode: core.ModeLocal, begin: func(b *setup) func() {
-		b.proxy.Break(func(faultproxy.Command) faultproxy.Fault {
-			return faultproxy.Fault{Kind: faultproxy.Forge, Reply: "-LOADING Redis is loading the dataset in memory\r\n"}
-		})
+		b.proxy.Break(faultproxy.On(faultproxy.Fault{Kind: faultproxy.Forge, Reply: "-LOADING Redis is loading the dataset in memory\r\n"}))
 		return func() { b.proxy.Break(nil) }
 	}},
 	{number: "29", name: "BUSY: an endless script of another client", mode: core.ModeLocal, begin: busy},

@@ -32,8 +32,7 @@ func TestPartition(t *testing.T) {
 	rules := limit.Named("few", limit.Global(time.Hour, 90))
 	var policies []*limit.Policy
 	for _, addr := range []string{proxy.Addr(), server, server} {
-		client := redis.NewClient(&redis.Options{Addr: addr})
-		t.Cleanup(func() { client.Close() })
+		client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: addr}))
 		policies = append(policies, bind(limit.New(redisstore.New(client, nil), &limit.Options{Instances: 3}), rules))
 	}
 	require.NoError(t, proxy.Refuse(true))
@@ -61,8 +60,7 @@ func TestPartition(t *testing.T) {
 // TestHotKey runs 64 callers of one key. Most requests are refused.
 func TestHotKey(t *testing.T) {
 	admin := redistest.Real(t)
-	client := redis.NewClient(&redis.Options{Addr: admin.Options().Addr})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: admin.Options().Addr}))
 	policy := bind(limit.New(redisstore.New(client, &patient), nil), limit.Named("hot", limit.Global(time.Hour, 1000)))
 	var asked, admitted, failed, local, remembered atomic.Int64
 	rush := func() {

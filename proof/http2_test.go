@@ -7,7 +7,6 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -44,7 +43,7 @@ func resets(r *row, storeName string, store func() core.Store) {
 					refused.Add(1)
 				}
 			}})
-		handler := serve(limiter, func(http.ResponseWriter, *http.Request) { runs.Add(1) },
+		handler := serve(limiter, "POST /login", func(http.ResponseWriter, *http.Request) { runs.Add(1) },
 			limit.Rules(limit.PerIP(time.Hour, limited), limit.Global(time.Hour, 100_000)))
 		server := httptest.NewUnstartedServer(handler)
 		server.EnableHTTP2 = true
@@ -61,57 +60,6 @@ func resets(r *row, storeName string, store func() core.Store) {
 		assert.EqualValues(r, limited, admitted.Load())
 		assert.Zero(r, undecided.Load())
 	}
-}
-
-// frameworks has a server of each framework with a route POST /login behind rule sets.
-var frameworks = map[string]func(*limit.Limiter, http.HandlerFunc, ...limit.RuleSet) http.Handler{
-	"http": func(l *limit.Limiter, h http.HandlerFunc, sets ...limit.RuleSet) http.Handler {
-		var limited http.Handler = h
-		for _, rules := range slices.Backward(sets) {
-			limited = l.Limit(rules)(limited)
-		}
-		mux := http.NewServeMux()
-		mux.Handle("POST /login", limited)
-		return mux
-	},
-	"gin": func(l *limit.Limiter, h http.HandlerFunc, sets ...limit.RuleSet) http.Handler {
-		gin.SetMode(gin.ReleaseMode)
-		var handlers []gin.HandlerFunc
-		for _, rules := range sets {
-			handlers = append(handlers, ginlimit.New(l).Limit(rules))
-		}
-		router := gin.New()
-		router.POST("/login", append(handlers, gin.WrapF(h))...)
-		return router
-	},
-	"echo": func(l *limit.Limiter, h http.HandlerFunc, sets ...limit.RuleSet) http.Handler {
-		var middleware []echo.MiddlewareFunc
-		for _, rules := range sets {
-			middleware = append(middleware, echolimit.New(l).Limit(rules))
-		}
-		router := echo.New()
-		router.POST("/login", echo.WrapHandler(h), middleware...)
-		return router
-	},
-}
-
-// anyMethod has a route /login for all methods.
-var anyMethod = map[string]func(*limit.Limiter, limit.RuleSet, http.HandlerFunc) http.Handler{
-	"http": func(l *limit.Limiter, rules limit.RuleSet, h http.HandlerFunc) http.Handler {
-		mux := http.NewServeMux()
-		mux.Handle("/login", l.Limit(rules)(h))
-		return mux
-	},
-	"gin": func(l *limit.Limiter, rules limit.RuleSet, h http.HandlerFunc) http.Handler {
-		router := gin.New()
-		router.Any("/login", ginlimit.New(l).Limit(rules), gin.WrapF(h))
-		return router
-	},
-	"echo": func(l *limit.Limiter, rules limit.RuleSet, h http.HandlerFunc) http.Handler {
-		router := echo.New()
-		router.Any("/login", echo.WrapHandler(h), echolimit.New(l).Limit(rules))
-		return router
-	},
 }
 
 // throttled has a route POST /login behind rules, and slows the bodies of requests and

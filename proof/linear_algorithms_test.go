@@ -385,8 +385,7 @@ func TestLinearizableAlgorithms(t *testing.T) {
 		client := redistest.Real(t)
 		var stores []core.Store
 		for range 2 {
-			c := redis.NewClient(client.Options())
-			defer c.Close()
+			c := redistest.Closing(t, redis.NewClient(client.Options()))
 			c.AddHook(telltime{})
 			stores = append(stores, &apart{Store: redisstore.New(c, &redisstore.Options{Timeout: time.Minute})})
 		}

@@ -132,13 +132,9 @@ func TestLostLeases(t *testing.T) {
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			t.Parallel()
-			if !redistest.Installed(t) {
-				t.Skip("no redis-server is installed")
-			}
 			server := redistest.Launch(t)
 			proxy := faultproxy.Start(t, server.Addr)
-			client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
-			defer client.Close()
+			client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr()}))
 			w := newWorkplace(redisstore.New(client, nil), fault.instances)
 			w.start()
 			began := time.Now()

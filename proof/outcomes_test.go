@@ -9,14 +9,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/gin-gonic/gin"
-	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/echolimit"
-	"github.com/routelimit/limit/ginlimit"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/stores/redisstore"
 )
 
@@ -25,23 +22,6 @@ import (
 // shows that only admitted requests are charged.
 func TestOutcomes(t *testing.T) {
 	client := redistest.Client(t)
-	mounts := map[string]func(l *limit.Limiter, path string, rules limit.RuleSet, h http.HandlerFunc) http.Handler{
-		"net/http": func(l *limit.Limiter, path string, rules limit.RuleSet, h http.HandlerFunc) http.Handler {
-			mux := http.NewServeMux()
-			mux.Handle("GET "+path, l.Limit(rules)(h))
-			return mux
-		},
-		"Gin": func(l *limit.Limiter, path string, rules limit.RuleSet, h http.HandlerFunc) http.Handler {
-			engine := gin.New()
-			engine.GET(path, ginlimit.New(l).Limit(rules), gin.WrapF(h))
-			return engine
-		},
-		"Echo": func(l *limit.Limiter, path string, rules limit.RuleSet, h http.HandlerFunc) http.Handler {
-			server := echo.New()
-			server.GET(path, echo.WrapHandler(h), echolimit.New(l).Limit(rules))
-			return server
-		},
-	}
 	const (
 		first = "204 left 4"
 		wait  = "refuse wait 5s"
@@ -77,10 +57,10 @@ func TestOutcomes(t *testing.T) {
 		{"a: 1/1h global queue wait 1s refuse redirect /busy; b: 1/1h global shadow", "303 left 4 retry to /busy", ""},
 		{"a: 1/1h global refuse degrade; b: 2/1h global ban 1h", "206 left 4", "429 left 4 retry"},
 	} {
-		for name, mount := range mounts {
+		for name, serve := range frameworks {
 			t.Run(fmt.Sprintf("%d %s", i, name), func(t *testing.T) {
 				t.Parallel()
-				store := redisstore.New(client, &redisstore.Options{Prefix: fmt.Sprint("outcomes", i, strings.ReplaceAll(name, "/", ""))})
+				store := redisstore.New(client, &redisstore.Options{Prefix: fmt.Sprint("outcomes", i, name)})
 				var waited atomic.Int64
 				l := limit.New(store, &limit.Options{
 					Log: slog.New(slog.DiscardHandler),
@@ -89,14 +69,14 @@ func TestOutcomes(t *testing.T) {
 						waited.Store(int64(d.Waited))
 					},
 				})
-				server := httptest.NewServer(mount(l, "/item", limit.MustParse(row.rules+"; room: 5/1h global"), func(w http.ResponseWriter, r *http.Request) {
-					if limit.DecisionFrom(r.Context()).Degraded() {
+				server := httptest.NewServer(serve(l, "GET /item", func(w http.ResponseWriter, r *http.Request) {
+					if limit.DecisionFrom(r.Context()).Outcome() == "degraded" {
 						w.WriteHeader(http.StatusPartialContent)
 						return
 					}
-					assert.Equal(t, strings.Join(limit.DecisionFrom(r.Context()).Marked(), ", "), w.Header().Get("RateLimit-Marked"))
+					assert.Equal(t, strings.Join(routetest.Marked(limit.DecisionFrom(r.Context())), ", "), w.Header().Get("RateLimit-Marked"))
 					w.WriteHeader(http.StatusNoContent)
-				}))
+				}, limit.MustParse(row.rules+"; room: 5/1h global")))
 				defer server.Close()
 				server.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 				for i, want := range []string{first, row.second, row.third} {

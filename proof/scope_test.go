@@ -3,7 +3,6 @@ package proof
 import (
 	"context"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,56 +17,6 @@ import (
 	"github.com/routelimit/limit/ginlimit"
 	"github.com/routelimit/limit/internal/logbook"
 )
-
-// applications have three routes, /a, /b and /c, behind one set of rules that
-// covers the whole application.
-var applications = map[string]func(*limit.Limiter, limit.RuleSet) http.Handler{
-	"gin": func(l *limit.Limiter, rules limit.RuleSet) http.Handler {
-		router := gin.New()
-		router.Use(ginlimit.New(l).Limit(rules))
-		for _, path := range []string{"/a", "/b", "/c"} {
-			router.GET(path, func(*gin.Context) {})
-		}
-		return router
-	},
-	"gin group": func(l *limit.Limiter, rules limit.RuleSet) http.Handler {
-		router := gin.New()
-		group := router.Group("/", ginlimit.New(l).Limit(rules))
-		for _, path := range []string{"/a", "/b", "/c"} {
-			group.GET(path, func(*gin.Context) {})
-		}
-		return router
-	},
-	"echo": func(l *limit.Limiter, rules limit.RuleSet) http.Handler {
-		server := echo.New()
-		server.Use(echolimit.New(l).Limit(rules))
-		for _, path := range []string{"/a", "/b", "/c"} {
-			server.GET(path, func(echo.Context) error { return nil })
-		}
-		return server
-	},
-}
-
-// TestScopeOfApplication covers the three routes of an application by one set: as
-// limit.Rules it counts each route alone and warns, as limit.EachRoute it does not
-// warn, and as limit.Named it has one quota for all routes.
-func TestScopeOfApplication(t *testing.T) {
-	paths := []string{"/a", "/b", "/c", "/a", "/b", "/c"}
-	two, three := limit.PerIP(time.Minute, 2), limit.Global(time.Minute, 3)
-	for name, serve := range applications {
-		book := new(logbook.Book)
-		options := &limit.Options{Log: book.Log()}
-		assert.Equal(t, []int{200, 200, 200, 200, 200, 200}, statuses(t, serve(limit.New(nil, options), limit.Rules(two, three)), paths...), name)
-		lines := strings.Join(book.Lines(), "\n")
-		assert.Equal(t, 1, strings.Count(lines, "code=LIMIT-101"), "%s: %s", name, lines)
-		assert.Contains(t, lines, `first="GET /a" second="GET /b"`, name)
-		assert.Contains(t, lines, "write limit.Named for one quota of all, or limit.EachRoute", name)
-
-		assert.Equal(t, []int{200, 200, 200, 200, 200, 200}, statuses(t, serve(limit.New(nil, options), limit.EachRoute(two, three)), paths...), name)
-		assert.Equal(t, []int{200, 200, 429, 429, 429, 429}, statuses(t, serve(limit.New(nil, options), limit.Named("app", two, three)), paths...), name)
-		assert.Empty(t, codes(book), name)
-	}
-}
 
 // between is middleware that hides what it wraps, as that of logging does.
 func between(next http.Handler) http.Handler {

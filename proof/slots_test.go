@@ -31,8 +31,7 @@ func two(first, second string) []core.Charge {
 // TestClusterSlots moves slots of a Cluster under load, and leaves one half-moved.
 func TestClusterSlots(t *testing.T) {
 	nodes := redistest.StartCluster(t, 5*time.Second)
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes.Addrs()})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes.Addrs()}))
 	store := redisstore.New(client, &redisstore.Options{Timeout: time.Second})
 	t.Run("reshard", func(t *testing.T) { reshard(t, nodes, client, store) })
 	t.Run("replicas", func(t *testing.T) { replicas(t, nodes) })

@@ -89,9 +89,6 @@ func soakTime(t *testing.T) time.Duration {
 // no window admits more than is documented, and that nothing grows. With LIMIT_SOAK_STEADY,
 // no rule changes meanwhile.
 func TestSoak(t *testing.T) {
-	if !redistest.Installed(t) {
-		t.Skip("no redis-server is installed")
-	}
 	logging.Disable()
 	duration := soakTime(t)
 	s := &soak{t: t, server: redistest.Launch(t), stop: make(chan struct{}), faults: make(map[string]int)}
@@ -112,8 +109,7 @@ func TestSoak(t *testing.T) {
 		changing: bounds{51, 2*(50+20) + soakInstances + 2*20}}
 	var limiters []*limit.Limiter
 	for range soakInstances {
-		client := redis.NewClient(&redis.Options{Addr: s.proxy.Addr()})
-		defer client.Close()
+		client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: s.proxy.Addr()}))
 		l := limit.New(redisstore.New(client, nil), &limit.Options{Instances: soakInstances})
 		limiters = append(limiters, l)
 		p := bindSoak(l)

@@ -22,8 +22,7 @@ func TestSlotsOutliveOutages(t *testing.T) {
 	server := redistest.Launch(t)
 	proxy := faultproxy.Start(t, server.Addr)
 	slotOf := func(name, addr string) *limit.Policy {
-		client := redis.NewClient(&redis.Options{Addr: addr})
-		t.Cleanup(func() { client.Close() })
+		client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: addr}))
 		return bind(limit.New(redisstore.New(client, nil), nil), limit.Named(name, limit.Rule{Name: "slot", Key: limit.Everyone,
 			Limit: 1, Window: time.Minute, Algorithm: limit.Concurrency{}, OnStoreError: limit.Refuse}))
 	}
@@ -44,12 +43,7 @@ func TestSlotsOutliveOutages(t *testing.T) {
 			held := take(mine)
 			require.True(t, held.Allowed)
 			held.Release() // the script is loaded
-			proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
-				if c.Name == "evalsha" {
-					return faultproxy.Fault{Kind: faultproxy.LoseReply}
-				}
-				return faultproxy.Fault{}
-			})
+			proxy.Break(faultproxy.On(faultproxy.Fault{Kind: faultproxy.LoseReply}, "evalsha"))
 			require.Equal(t, core.ModeRefused, take(mine).Mode)
 			require.NoError(t, proxy.Refuse(true))
 		},

@@ -193,8 +193,7 @@ func TestWaitOnRedis(t *testing.T) {
 	end := time.Now().Add(proofTime(2 * time.Second))
 	for range 2 {
 		options := *client.Options()
-		own := redis.NewClient(&options)
-		defer own.Close()
+		own := redistest.Closing(t, redis.NewClient(&options))
 		policy := bind(limit.New(redisstore.New(own, &patient), nil), set)
 		for i := range 30 {
 			done.Go(func() {

@@ -40,8 +40,7 @@ func TestSlotsReachOtherProcesses(t *testing.T) {
 	for range instances {
 		options := *client.Options()
 		options.PoolSize = 1
-		own := redis.NewClient(&options)
-		t.Cleanup(func() { own.Close() })
+		own := redistest.Closing(t, redis.NewClient(&options))
 		policy := bind(limit.New(redisstore.New(own, &patient), &limit.Options{Instances: instances + 1}), slot)
 		waiters.Go(func() {
 			for {

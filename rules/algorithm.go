@@ -74,7 +74,9 @@ type (
 	// Concurrency ("concurrency") admits a request while fewer than Limit are
 	// in flight, 1 to 10,000. Each holds a lease until its handler returns or
 	// limit.Decision.Release is called. The lease is renewed meanwhile, and ends by
-	// itself a Window after the process has died: at least a second.
+	// itself a Window after the process has died: at least a second, and 30 s if the rule
+	// has none. limit.Rule{Key: limit.ByUser, Limit: 5, Algorithm: limit.Concurrency{}}
+	// admits 5 at once of each user.
 	Concurrency struct{}
 
 	// Ban ("ban") bars a key for Bar after Limit strikes within the Window, 1 to
@@ -95,7 +97,7 @@ type (
 	// the Window passes, and so does a request without one. A Distinct has no member
 	// in the headers of a quota.
 	Distinct struct {
-		// Values says which values of a request count, such as ByQuery("user"). A
+		// Values says which values of a request count, such as limit.ByHeader("X-Account"). A
 		// request with the value "" is not counted. The store keeps the first 64 bits
 		// of the SHA-256 of each value.
 		Values KeyResolver

@@ -165,6 +165,7 @@ func TestEqualAttributes(t *testing.T) {
 		func(r *Rule) { r.Shadow = &Shadow{Enforced: 9} },
 		func(r *Rule) { r.Shadow = &Shadow{Replaces: "b"} },
 		func(r *Rule) { r.Hidden = true },
+		func(r *Rule) { r.Attempts = true },
 		func(r *Rule) { r.Plans = map[string]int64{"pro": 11} },
 		func(r *Rule) { r.Reserve = map[string]int64{"critical": 1} },
 		func(r *Rule) { r.Exempt = []string{"user root"} },

@@ -50,7 +50,7 @@ func heads() []attribute {
 		{check: checkQuota},
 		{check: checkWindow},
 		{check: func(r *Rule, p *problems) { p.add(r.Key.problems(0)...) },
-			same: sameFunction("key", "By", func(r *Rule) (string, any) { return r.Key.label, r.Key }, sameKey)},
+			same: sameFunction("key", "limit.By", func(r *Rule) (string, any) { return r.Key.label, r.Key }, sameKey)},
 	}
 }
 
@@ -107,12 +107,12 @@ func distinctWord() attribute {
 			switch values := r.Values(); {
 			case !r.shows():
 			case values.kind == 0 || values.kind == grammar.Global:
-				p.addf("no values: write what is counted, such as Values: limit.ByQuery(\"user\")")
+				p.addf("no values: write what is counted, such as Values: limit.ByHeader(\"X-Account\")")
 			default:
 				p.add(values.problems(0)...)
 			}
 		},
-		same: sameFunction("values", "By", func(r *Rule) (string, any) { return r.Values().label, r.Values() }, sameKey),
+		same: sameFunction("values", "limit.By", func(r *Rule) (string, any) { return r.Values().label, r.Values() }, sameKey),
 	}
 }
 
@@ -169,7 +169,7 @@ func functionWords() []attribute {
 			check: func(r *Rule, p *problems) {
 				p.function("CostBy", r.Cost.name, r.Cost.fn != nil, r.Cost.fn != nil && *r.Cost.fn == nil)
 			},
-			same: sameFunction("Cost", "CostBy", func(r *Rule) (string, any) { return r.Cost.name, r.Cost }, func(a, b any) bool { return a == b })},
+			same: sameFunction("Cost", "rules.CostBy", func(r *Rule) (string, any) { return r.Cost.name, r.Cost }, func(a, b any) bool { return a == b })},
 		{word: "settle", doc: "the statuses of responses that count, such as 401,403, or the function that says what a request cost",
 			read: readSettle,
 			write: func(r *Rule, _ *core.Quota) []string {
@@ -181,7 +181,7 @@ func functionWords() []attribute {
 					p.addf("a Settle: a lease is released in full when the request is done: leave it out")
 				}
 			},
-			same: sameFunction("Settle", "SettleBy", func(r *Rule) (string, any) { return r.Settle.String(), r.Settle }, func(a, b any) bool { return a == b })},
+			same: sameFunction("Settle", "rules.SettleBy", func(r *Rule) (string, any) { return r.Settle.String(), r.Settle }, func(a, b any) bool { return a == b })},
 	}
 }
 
@@ -352,7 +352,7 @@ func sameFunction(field, maker string, of func(*Rule) (name string, function any
 		case same(f, g):
 			return true, ""
 		case was == is:
-			return false, fmt.Sprintf("the %s %s, here another function of that name (call limit.%s once, and use what it returns in both sets)", field, was, maker)
+			return false, fmt.Sprintf("the %s %s, here another function of that name (call %s once, and use what it returns in both sets)", field, was, maker)
 		case field == "key" || field == "values": // which the texts show
 			return false, ""
 		}

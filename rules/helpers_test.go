@@ -36,10 +36,6 @@ func PerIP(window time.Duration, limit int64) Rule   { return Per(ByIP, window, 
 func PerUser(window time.Duration, limit int64) Rule { return Per(ByUser, window, limit) }
 func Global(window time.Duration, limit int64) Rule  { return Per(Everyone, window, limit) }
 
-func Concurrent(key KeyResolver, n int64) Rule {
-	return Rule{Key: key, Limit: n, Window: 30 * time.Second, Algorithm: Concurrency{}}
-}
-
 func Rules(list ...Rule) Set                { return New(ScopeRoute, "", list) }
 func Named(policy string, list ...Rule) Set { return New(ScopeNamed, policy, list) }
 func EachRoute(list ...Rule) Set            { return New(ScopeEach, "", list) }

@@ -22,7 +22,7 @@ func TestMisread(t *testing.T) {
 		window = "a window such as 2s, 1m, 1h or 1d right after the slash"
 		per    = `"per" and a key such as ip or user, or "global"`
 		more   = `"and" or "or" and another key, one of sliding-log, fixed-window, sliding-cells, sliding-counter, ` +
-			`token-bucket, leaky-bucket, queue, concurrency, ban, distinct, aligned, zone, cells, burst, missing, empty, wait, cost, settle, on-error, refuse, message, shadow, enforced, replaces, hidden, plan, reserve, exempt, or ";" and another rule`
+			`token-bucket, leaky-bucket, queue, concurrency, ban, distinct, aligned, zone, cells, burst, missing, empty, wait, cost, settle, on-error, refuse, message, shadow, enforced, replaces, hidden, attempts, plan, reserve, exempt, or ";" and another rule`
 		key = "a key: ip, user, header NAME, cookie NAME, query NAME, path NAME, or several of them with and, or and parentheses"
 	)
 	tests := []struct {

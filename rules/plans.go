@@ -3,14 +3,22 @@ package rules
 import (
 	"maps"
 	"slices"
+	"time"
 )
 
-// cloned returns a copy of rules that shares no map or list with them.
+// usualLease is how long a lease lives if its rule does not say it.
+const usualLease = 30 * time.Second
+
+// cloned returns a copy of rules that shares no map or list with them, in which each
+// lease has a life.
 func cloned(rules []Rule) []Rule {
 	rules = slices.Clone(rules)
 	for i := range rules {
 		r := &rules[i]
 		r.OnRefusal.Fallback = identified(r.OnRefusal.Fallback)
+		if r.leases() && r.Window == 0 {
+			r.Window = usualLease
+		}
 		if r.Shadow != nil {
 			shadow := *r.Shadow
 			r.Shadow = &shadow

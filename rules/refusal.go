@@ -24,8 +24,8 @@ import (
 // the one of the rule declared first wins. A rule that marks refuses nothing, and so does
 // not count.
 //
-// Outcomes are for HTTP requests and RPC. limit.Policy.Take, limit.Policy.Wait,
-// limit.Policy.Reserve and Decide of an adapter refuse, and leave the rest to their callers;
+// Outcomes are for HTTP requests and RPC. limit.Policy.Take, limit.Policy.Wait and Decide
+// of an adapter refuse, and leave the rest to their callers;
 // only Mark applies to them too. A request that the store could not decide, or that
 // limit.Refuse refuses during an outage, is answered with 503 whatever its rules say.
 type Refusal struct {
@@ -60,14 +60,14 @@ type Refusal struct {
 	// Cache-Control: no-store. It is an error on RPC.
 	Redirect string
 
-	// Degrade sends the request to Fallback or, without one, to its own handler, which
-	// calls limit.Decision.Degraded and does less work. The request is charged nothing, holds no
+	// Degrade sends the request to Fallback or, without one, to its own handler, which does
+	// less work: limit.Decision.Outcome is "degraded". The request is charged nothing, holds no
 	// leases, and is not settled. A [Ban] does not inherit Degrade, and needs a Fallback:
 	// barred clients must not reach the handler.
 	Degrade  bool
 	Fallback http.Handler // an error on RPC
 
-	// Mark admits the request and marks it: see limit.Decision.Marked. The response has the header
+	// Mark admits the request and marks it: see limit.RuleDecision. The response has the header
 	// RateLimit-Marked. Such a rule never refuses. It charges the requests that it has
 	// room for, even if another rule refuses them, and a [Queue] delays none.
 	// [Concurrency], [Ban] and [Distinct] cannot mark. They, a Queue and a Shadow do not

@@ -4,8 +4,8 @@
 //
 // Programs write the names of package limit, which are the same types: limit.Rule,
 // limit.TokenBucket, limit.Parse. Its functions make the usual rules, keys and sets:
-// limit.PerIP, limit.ByHeader, limit.Named. This package has what they leave out, and
-// decides nothing.
+// limit.PerIP, limit.ByHeader, limit.Named. This package has what they leave out, such as
+// [CostBy], [OnStatus] and [Shadow], and decides nothing.
 //
 // A new attribute of a rule is a field and a row in attributes.go. Text, checks, equality
 // and error messages follow from the row.
@@ -21,9 +21,9 @@ import (
 
 // A Rule allows Limit units a Window to all requests that share a key: by
 // default, at most Limit requests in any window of that length. The zero Rule is
-// invalid: Key, Limit and, without a [core.Calendar], Window are required.
+// invalid: Key, Limit and, but for a [core.Calendar] and a [Concurrency], Window are required.
 //
-// limit.PerIP, limit.PerUser, limit.Per, limit.Global and limit.Concurrent make the usual rules.
+// limit.PerIP, limit.PerUser, limit.Per and limit.Global make the usual rules.
 type Rule struct {
 	// Name appears in headers, logs and the key of the stored state: letters,
 	// digits, '.', '_' and '-', at most 64, unique among the rules of a policy. ""
@@ -44,7 +44,7 @@ type Rule struct {
 
 	// Window is a whole number of microseconds from 1 ms to 366 days. Leave it out
 	// with a [core.Calendar]. For Concurrency it is how long a lease lives that is not
-	// renewed, from 1 s.
+	// renewed: from 1 s, and 0 means 30 s.
 	Window time.Duration
 
 	// Algorithm is how units are counted, with the options that it takes, such as

@@ -91,7 +91,7 @@ func (p *problems) add(list ...string) {
 // function reports a function that is nil, or whose name has no text.
 func (p *problems) function(maker, name string, given, isNil bool) {
 	if given && (isNil || !grammar.IsWord(name) || maker == "SettleBy" && '0' <= name[0] && name[0] <= '9') {
-		p.addf("limit.%s(%q, …): write a function that is not nil, and a name without "+
+		p.addf("rules.%s(%q, …): write a function that is not nil, and a name without "+
 			"spaces, semicolons and parentheses", maker, name)
 	}
 }
@@ -119,7 +119,7 @@ func (s Set) Validate() error {
 	strikes := func(r Rule) bool { return !r.bars() || r.Settle != (Settlement{}) || r.Cost != (Cost{}) }
 	if len(s.rules) > 0 && !slices.ContainsFunc(s.rules, strikes) {
 		p.addf("rules %s: nothing can strike: "+
-			"write a rule whose refusals count, or a Settle such as limit.OnStatus(http.StatusUnauthorized)", s)
+			"write a rule whose refusals count, or a Settle such as rules.OnStatus(http.StatusUnauthorized)", s)
 	}
 	for i := range s.rules {
 		p.rule = i

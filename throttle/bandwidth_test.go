@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/throttle"
 )
@@ -247,7 +248,7 @@ func TestThrottleErrors(t *testing.T) {
 	_, err := throttle.New(limiter, limit.Rules(
 		limit.PerIP(time.Second, 100),
 		limit.Rule{Name: "empty", Key: limit.Everyone, Limit: 100, Window: time.Second, Algorithm: limit.TokenBucket{Missing: 5},
-			Cost: limit.CostBy("units", func(*http.Request) int64 { return 1 })},
+			Cost: rules.CostBy("units", func(*http.Request) int64 { return 1 })},
 		throttle.Bandwidth(limit.ByUser, time.Second, 100_000),
 		throttle.Bandwidth(limit.Everyone, 366*24*time.Hour, 0),
 	), &throttle.Options{Of: 7, Free: -1})

@@ -18,6 +18,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/throttle"
 )
 
@@ -151,7 +152,7 @@ func (s suite) screenedGroup(t *testing.T, handler http.Handler) (client, *[]lim
 			assert.NoError(t, err)
 			seen = append(seen, d)
 		}}))
-	group := router.Group("/api", limit.Named("group", limit.Concurrent(limit.Everyone, 1)))
+	group := router.Group("/api", limit.Named("group", limit.Rule{Key: limit.Everyone, Limit: 1, Algorithm: limit.Concurrency{}}))
 	group.Handle("GET", "/item", handler, limit.Named("item", limit.PerIP(time.Minute, 1)))
 	return serve(t, router), &seen
 }
@@ -171,7 +172,7 @@ func (s suite) exempt(t *testing.T) {
 	for i, d := range *seen {
 		assert.True(t, d.Allowed)
 		assert.Equal(t, core.ModeExempt, d.Mode)
-		assert.Equal(t, []string{"group", "item"}[i%2], d.Policy())
+		assert.Equal(t, []string{"group", "item"}[i%2], d.Policy)
 		assert.Empty(t, slices.Collect(d.Rules()))
 		assert.WithinDuration(t, time.Now(), d.At, time.Minute)
 	}
@@ -197,9 +198,9 @@ func (s suite) barred(t *testing.T) {
 		}
 		require.Len(t, *seen, 1, "the first policy answers")
 		d := (*seen)[0]
-		assert.Equal(t, []any{false, core.ModeBarred, "group", want.wait}, []any{d.Allowed, d.Mode, d.Policy(), d.RetryAfter})
+		assert.Equal(t, []any{false, core.ModeBarred, "group", want.wait}, []any{d.Allowed, d.Mode, d.Policy, d.RetryAfter})
 		assert.Empty(t, slices.Collect(d.Rules()))
-		assert.Empty(t, d.Refusing())
+		assert.Empty(t, routetest.Refused(d))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/rules"
 )
 
 // costs checks that a request is charged its cost, and that a negative cost neither
@@ -23,7 +24,7 @@ func (s suite) costs(t *testing.T) {
 	limiter := limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler)})
 	c := serve(t, s.one(limiter, ok, limit.Rules(limit.Global(time.Hour, 100), limit.Rule{
 		Name: "units", Key: limit.Everyone, Limit: 10, Window: time.Hour,
-		Cost: limit.CostBy("units", func(r *http.Request) int64 {
+		Cost: rules.CostBy("units", func(r *http.Request) int64 {
 			n, _ := strconv.ParseInt(r.Header.Get("X-Cost"), 10, 64)
 			return n
 		}),
@@ -72,11 +73,11 @@ func (s suite) settles(t *testing.T) {
 			w.WriteHeader(status)
 		}
 	})
-	failed := limit.Rule{Name: "failed", Key: limit.Everyone, Limit: 3, Window: time.Hour, Settle: limit.OnStatus(http.StatusUnauthorized)}
+	failed := limit.Rule{Name: "failed", Key: limit.Everyone, Limit: 3, Window: time.Hour, Settle: rules.OnStatus(http.StatusUnauthorized)}
 	router.Handle("GET", "/login", answer, limit.Rules(failed, limit.Global(time.Hour, 1000)))
 	router.Handle("GET", "/costs", answer, limit.Rules(limit.Rule{Name: "units", Key: limit.Everyone, Limit: 100, Window: time.Hour,
-		Cost:   limit.CostBy("units", func(*http.Request) int64 { return 10 }),
-		Settle: limit.SettleBy("units", func(_ *http.Request, status int) int64 { return int64(status) - 210 })}))
+		Cost:   rules.CostBy("units", func(*http.Request) int64 { return 10 }),
+		Settle: rules.SettleBy("units", func(_ *http.Request, status int) int64 { return int64(status) - 210 })}))
 	get := func(path string, status int) *httptest.ResponseRecorder {
 		return routetest.Do(router, "GET", path, "X-Status", strconv.Itoa(status))
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/routetest"
 )
 
 // refuseHook replaces the answer to refused requests by Options.Refuse.
@@ -39,7 +40,7 @@ func (s suite) refuseHook(t *testing.T) {
 	assert.Equal(t, "waiting room", a.body, "the client follows the redirect")
 	require.NotNil(t, seen.Load())
 	assert.False(t, seen.Load().Allowed)
-	assert.Equal(t, []string{"global-1m"}, seen.Load().Refusing())
+	assert.Equal(t, []string{"global-1m"}, routetest.Refused(*seen.Load()))
 	assert.Equal(t, "60", a.Request.Response.Header.Get("Retry-After"), "set before the function is called")
 }
 
@@ -108,7 +109,7 @@ func (s suite) observe(t *testing.T) {
 	router := s.framework(limit.New(nil, &limit.Options{
 		Observe: func(r *http.Request, d limit.Decision, err error) {
 			assert.NoError(t, err)
-			events <- event{r.URL.Path, d.Policy(), d.Allowed}
+			events <- event{r.URL.Path, d.Policy, d.Allowed}
 		},
 	}))
 	router.Handle("GET", "/seen", ok, limit.Named("seen", limit.Global(time.Minute, 1)))

@@ -165,7 +165,7 @@ func (s suite) leasesOfClosedConnections(t *testing.T) {
 // it: they hold a lease while they wait, and none afterwards.
 func (s suite) leasesOfWaiting(t *testing.T) {
 	limiter := limit.New(nil, nil)
-	rules := limit.Named("both", limit.Concurrent(limit.Everyone, 2),
+	rules := limit.Named("both", limit.Rule{Key: limit.Everyone, Limit: 2, Algorithm: limit.Concurrency{}},
 		limit.Rule{Name: "queue", Key: limit.Everyone, Limit: 1, Window: time.Minute, Algorithm: limit.Queue{Burst: 9}})
 	router := s.one(limiter, ok, rules)
 	require.Equal(t, http.StatusNoContent, do(t.Context(), router).Code)
@@ -216,7 +216,7 @@ func (s suite) lostLeases(t *testing.T) {
 			w.WriteHeader(http.StatusNoContent)
 		}
 	})
-	router.Handle("GET", "/report", work, limit.Named("reports", limit.Concurrent(limit.Everyone, 1)))
+	router.Handle("GET", "/report", work, limit.Named("reports", limit.Rule{Key: limit.Everyone, Limit: 1, Algorithm: limit.Concurrency{}}))
 	router.Handle("GET", "/list", work, limit.Named("lists", limit.Global(time.Hour, 10)))
 	get := func(path, how string) int { return routetest.Do(router, "GET", path, "How", how).Code }
 	assert.Equal(t, http.StatusNoContent, get("/report", "hold"))

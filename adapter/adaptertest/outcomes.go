@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/rules"
 )
 
 // once returns a rule that admits one request, and what the others meet.
@@ -55,8 +57,9 @@ func (s suite) redirects(t *testing.T) {
 	at := func(location string, status int) limit.Refusal {
 		return limit.Refusal{Redirect: location, Status: status}
 	}
-	router.Use(limit.Named("all", limit.Rule{Name: "all", Key: limit.Everyone, Limit: 3, Window: time.Hour, OnRefusal: at("/all", 307)}))
-	group := router.Group("/api", limit.Named("group", limit.Rule{Name: "group", Key: limit.Everyone, Limit: 2, Window: time.Hour,
+	router.Use(limit.Named("all", limit.Rule{Name: "all", Key: limit.Everyone, Limit: 3, Window: time.Hour, Attempts: true,
+		OnRefusal: at("/all", 307)}))
+	group := router.Group("/api", limit.Named("group", limit.Rule{Name: "group", Key: limit.Everyone, Limit: 2, Window: time.Hour, Attempts: true,
 		OnRefusal: at("https://example.com/group", 302)}))
 	ran := 0
 	group.Handle("POST", "/item", counting(&ran), limit.Rules(once("route", at("/route?a=b", 0))))
@@ -103,12 +106,12 @@ func (s suite) degradesToFallback(t *testing.T) {
 		router := s.framework(limiter)
 		ran := 0
 		router.Use(limit.Named("all", once("all", limit.Refusal{Degrade: true, Fallback: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			assert.True(t, limit.DecisionFrom(r.Context()).Degraded())
+			assert.True(t, limit.DecisionFrom(r.Context()).Outcome() == "degraded")
 			fallback.handler(w, r)
 		})})))
 		router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			ran++
-			assert.False(t, limit.DecisionFrom(r.Context()).Degraded())
+			assert.False(t, limit.DecisionFrom(r.Context()).Outcome() == "degraded")
 			ok(w, r)
 		}), rule("route", limit.Everyone, 9))
 		c := serve(t, router)
@@ -135,18 +138,18 @@ func (s suite) degradesTheHandler(t *testing.T) {
 	var settled atomic.Int32
 	degrade := limit.Refusal{Degrade: true}
 	costly := once("costly", degrade)
-	costly.Settle = limit.SettleBy("units", func(*http.Request, int) int64 { settled.Add(1); return 1 })
-	slots := limit.Concurrent(limit.Everyone, 5)
+	costly.Settle = rules.SettleBy("units", func(*http.Request, int) int64 { settled.Add(1); return 1 })
+	slots := limit.Rule{Key: limit.Everyone, Limit: 5, Algorithm: limit.Concurrency{}}
 	slots.Name, slots.OnRefusal = "slots", degrade
 	outer := limit.Named("outer", costly, slots)
 	router.Use(outer)
 	router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		assert.Nil(t, limit.DecisionFrom(r.Context()).Lost(), "no lease")
-		w.WriteHeader(map[bool]int{true: http.StatusPartialContent, false: http.StatusNoContent}[limit.DecisionFrom(r.Context()).Degraded()])
+		w.WriteHeader(map[bool]int{true: http.StatusPartialContent, false: http.StatusNoContent}[limit.DecisionFrom(r.Context()).Outcome() == "degraded"])
 	}), limit.Rules(limit.Rule{Name: "inner", Key: limit.Everyone, Limit: 1, Window: time.Hour}))
 	policy, err := limiter.Policy(outer)
 	require.NoError(t, err)
-	d, err := policy.Reserve(t.Context(), limit.Request{Cost: 1, Costs: map[string]int64{"slots": 0}})
+	d, err := policy.Take(t.Context(), limit.Request{Cost: 1, Costs: map[string]int64{"slots": 0}, Settle: true})
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	c := serve(t, router)
@@ -165,10 +168,10 @@ func (s suite) watches(t *testing.T) {
 	limiter, outcomes := observed(t)
 	router := s.framework(limiter)
 	router.Use(limit.Named("outer", once("outer", limit.Refusal{Mark: true}),
-		limit.Rule{Name: "shadow", Key: limit.Everyone, Limit: 1, Window: time.Hour, Shadow: &limit.Shadow{}}))
+		limit.Rule{Name: "shadow", Key: limit.Everyone, Limit: 1, Window: time.Hour, Shadow: &rules.Shadow{}}))
 	var marked [][]string
 	router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		marked = append(marked, limit.DecisionFrom(r.Context()).Marked())
+		marked = append(marked, routetest.Marked(limit.DecisionFrom(r.Context())))
 		ok(w, r)
 	}), limit.Rules(once("inner", limit.Refusal{Mark: true})))
 	c := serve(t, router)

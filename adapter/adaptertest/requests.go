@@ -154,12 +154,13 @@ func (s suite) hostileRequests(t *testing.T) {
 // keysOfAllKinds returns rules with a key of each kind.
 func keysOfAllKinds(window time.Duration) limit.RuleSet {
 	const plenty = 100_000
+	key := func(text string) limit.KeyResolver { return limit.MustParse("1/1s per " + text).Rules()[0].Key }
 	return limit.Rules(
 		limit.PerIP(window, plenty),
 		limit.PerUser(window, plenty),
 		limit.Per(limit.ByHeader("X-Key"), window, plenty),
-		limit.Per(limit.ByCookie("session"), window, plenty),
-		limit.Per(limit.ByQuery("page"), window, plenty),
+		limit.Per(key("cookie session"), window, plenty),
+		limit.Per(key("query page"), window, plenty),
 		limit.Per(limit.ByPathValue("id"), window, plenty),
 		limit.Per(limit.ByPathValue("id").And(limit.ByUser.Or(limit.ByHeader("X-Key"))), window, plenty),
 	)

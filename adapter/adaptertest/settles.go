@@ -15,12 +15,13 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/rules"
 )
 
 // passwords admits five requests that are answered with 401.
 func passwords(name string) limit.RuleSet {
 	return limit.Named(name, limit.Rule{Name: name, Key: limit.Everyone, Limit: 5, Window: time.Hour,
-		Settle: limit.OnStatus(http.StatusUnauthorized)})
+		Settle: rules.OnStatus(http.StatusUnauthorized)})
 }
 
 // left returns how many requests a set still admits.
@@ -54,7 +55,7 @@ func (s suite) settlesLater(t *testing.T) {
 		for _, of := range []string{"outer", "inner"} {
 			limiter := limit.New(nil, nil)
 			router := s.framework(limiter)
-			all := limit.Named("all", limit.Rule{Name: "all", Key: limit.Everyone, Limit: 1000, Window: time.Hour, Settle: limit.OnStatus(500)})
+			all := limit.Named("all", limit.Rule{Name: "all", Key: limit.Everyone, Limit: 1000, Window: time.Hour, Settle: rules.OnStatus(500)})
 			outer, inner := passwords("outer"), all
 			if of == "inner" {
 				outer, inner = all, passwords("inner")
@@ -120,7 +121,7 @@ func (s suite) settlesRequestsOfHandlers(t *testing.T) {
 func settled(n int64) (limit.RuleSet, chan int) {
 	statuses := make(chan int, 100)
 	return limit.Rules(limit.Rule{Name: "answers", Key: limit.Everyone, Limit: n, Window: time.Hour,
-		Settle: limit.SettleBy("statuses", func(_ *http.Request, status int) int64 { statuses <- status; return 0 })}), statuses
+		Settle: rules.SettleBy("statuses", func(_ *http.Request, status int) int64 { statuses <- status; return 0 })}), statuses
 }
 
 // settlesStreams settles a stream by its status when its handler returns, and a hijacked
@@ -185,10 +186,10 @@ func (s suite) settlesReset(t *testing.T) {
 func (s suite) settlesAndReleases(t *testing.T) {
 	limiter := limit.New(nil, nil)
 	router := s.framework(limiter)
-	slots := limit.Concurrent(limit.Everyone, 1)
+	slots := limit.Rule{Key: limit.Everyone, Limit: 1, Algorithm: limit.Concurrency{}}
 	slots.Name = "slots"
 	inner := limit.Named("inner", slots, limit.Rule{Name: "failed", Key: limit.Everyone, Limit: 5, Window: time.Hour,
-		Settle: limit.OnStatus(http.StatusUnauthorized)})
+		Settle: rules.OnStatus(http.StatusUnauthorized)})
 	router.Use(passwords("outer"))
 	router.After(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		assert.EqualValues(t, 1, left(t, limiter, inner), "the lease has ended")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/rules"
 )
 
 func noContent(c echoContext) error { return c.NoContent(http.StatusNoContent) }
@@ -73,7 +74,7 @@ func TestErrorHandlers(t *testing.T) {
 			}
 			var refused *limit.RefusedError
 			require.ErrorAs(t, seen, &refused)
-			assert.Equal(t, []string{"per-ip-1m"}, refused.Decision.Refusing())
+			assert.Equal(t, []string{"per-ip-1m"}, routetest.Refused(refused.Decision))
 			assert.Regexp(t, `^`+v.logged+`limit: refused by per-ip-1m, retry after \S+s$`, seen.Error())
 		}
 	})
@@ -135,7 +136,7 @@ func TestHooks(t *testing.T) {
 			body   string
 			err    error
 		}{
-			"a body": {func(c echoContext, d limit.Decision) error { return c.String(402, d.Refusing()[0]) }, 402, "per-ip-1m", nil},
+			"a body": {func(c echoContext, d limit.Decision) error { return c.String(402, routetest.Refused(d)[0]) }, 402, "per-ip-1m", nil},
 			"a body alone": {func(c echoContext, _ limit.Decision) error {
 				_, err := v.writer(c).Write([]byte("later"))
 				return err
@@ -163,7 +164,7 @@ func TestHooks(t *testing.T) {
 			_, err = v.writer(c).Write([]byte("no limiter"))
 			return err
 		}})(limit.Rules(limit.Rule{Key: limit.Everyone, Limit: 1, Window: time.Minute,
-			Cost: limit.CostBy("units", func(*http.Request) int64 { return -1 })})))
+			Cost: rules.CostBy("units", func(*http.Request) int64 { return -1 })})))
 		w := routetest.Do(e, "GET", "/")
 		assert.Equal(t, http.StatusServiceUnavailable, w.Code)
 		assert.Equal(t, "no limiter", w.Body.String())

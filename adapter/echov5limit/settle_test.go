@@ -13,12 +13,13 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/rules"
 )
 
 // failed admits five requests that are answered with 401.
 func failed(name string) limit.RuleSet {
 	return limit.Named(name, limit.Rule{Name: name, Key: limit.Everyone, Limit: 5, Window: time.Hour,
-		Settle: limit.OnStatus(http.StatusUnauthorized)})
+		Settle: rules.OnStatus(http.StatusUnauthorized)})
 }
 
 var errPassword = errors.New("wrong password")
@@ -159,7 +160,7 @@ func (buffer) Write(text []byte) (int, error) { return len(text), nil }
 func TestSettlesNothingWritten(t *testing.T) {
 	statuses := make(chan int, 1)
 	rules := limit.Rules(limit.Rule{Name: "answers", Key: limit.Everyone, Limit: 5, Window: time.Hour,
-		Settle: limit.SettleBy("statuses", func(_ *http.Request, status int) int64 { statuses <- status; return 0 })})
+		Settle: rules.SettleBy("statuses", func(_ *http.Request, status int) int64 { statuses <- status; return 0 })})
 	each(t, func(t *testing.T, v version) {
 		for _, want := range []int{http.StatusOK, http.StatusUnauthorized} {
 			e := v.server()

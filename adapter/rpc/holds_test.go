@@ -27,7 +27,7 @@ func TestDegrades(t *testing.T) {
 	each(t, func(t *testing.T, f framework) {
 		var seen []bool
 		c := f.serve(t, service{rules: []limit.RuleSet{once(limit.Refusal{Degrade: true})}, unary: func(ctx context.Context) error {
-			seen = append(seen, limit.DecisionFrom(ctx).Degraded())
+			seen = append(seen, limit.DecisionFrom(ctx).Outcome() == "degraded")
 			return nil
 		}})
 		c.call().admitted()
@@ -52,7 +52,7 @@ func TestBusy(t *testing.T) {
 	})
 }
 
-var slots = limit.Named("slots", limit.Concurrent(limit.Everyone, 1))
+var slots = limit.Named("slots", limit.Rule{Key: limit.Everyone, Limit: 1, Algorithm: limit.Concurrency{}})
 
 // left returns how many slots are free.
 func left(t *testing.T, l *limit.Limiter) int64 {

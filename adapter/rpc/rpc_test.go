@@ -25,6 +25,8 @@ import (
 	"github.com/routelimit/limit/adapter/rpc/connectlimit"
 	"github.com/routelimit/limit/adapter/rpc/grpclimit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/rules"
 )
 
 // quiet returns a limiter that logs nothing.
@@ -95,7 +97,7 @@ func TestErrorsOfHandlers(t *testing.T) {
 func TestNever(t *testing.T) {
 	each(t, func(t *testing.T, f framework) {
 		c := f.start(t, nil, limit.Named("api", limit.Rule{Name: "units", Key: limit.Everyone, Limit: 5, Window: time.Hour,
-			Cost: limit.CostBy("units", func(*http.Request) int64 { return 6 })}))
+			Cost: rules.CostBy("units", func(*http.Request) int64 { return 6 })}))
 		a := c.call()
 		assert.EqualValues(t, -1, a.refused("units"))
 		assert.Empty(t, a.header.Get("Retry-After"))
@@ -134,8 +136,8 @@ func TestScopes(t *testing.T) {
 
 		policies := make(map[string]int)
 		c := f.start(t, quiet(nil, limit.Options{Observe: func(r *http.Request, d limit.Decision, _ error) {
-			assert.Equal(t, r.URL.Path, d.Policy())
-			policies[d.Policy()]++
+			assert.Equal(t, r.URL.Path, d.Policy)
+			policies[d.Policy]++
 		}}), limit.EachRoute(one))
 		for _, a := range calls(c) {
 			a.admitted()
@@ -260,7 +262,7 @@ func TestStoreFails(t *testing.T) {
 // TestHooks replaces the errors, and leaves the header as it is.
 func TestHooks(t *testing.T) {
 	rule := limit.PerIP(time.Minute, 1)
-	rule.Cost = limit.CostBy("units", func(r *http.Request) int64 {
+	rule.Cost = rules.CostBy("units", func(r *http.Request) int64 {
 		if r.Header.Get("Broken") != "" {
 			return -1
 		}
@@ -276,7 +278,7 @@ func TestHooks(t *testing.T) {
 			rules: []limit.RuleSet{limit.Named("api", rule)},
 			refuse: func(_ context.Context, d limit.Decision) error {
 				if calls++; calls == 1 {
-					return f.newError(codes.PermissionDenied, d.Refusing()[0])
+					return f.newError(codes.PermissionDenied, routetest.Refused(d)[0])
 				}
 				return nil
 			},
@@ -301,7 +303,7 @@ func TestHooks(t *testing.T) {
 // TestSettle settles what a call costs by the status of its code.
 func TestSettle(t *testing.T) {
 	rules := limit.Named("login", limit.Rule{Name: "failed", Key: limit.Everyone, Limit: 2, Window: time.Hour,
-		Settle: limit.OnStatus(http.StatusUnauthorized)})
+		Settle: rules.OnStatus(http.StatusUnauthorized)})
 	each(t, func(t *testing.T, f framework) {
 		var err error
 		c := f.serve(t, service{rules: []limit.RuleSet{rules},

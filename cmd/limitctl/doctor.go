@@ -98,7 +98,6 @@ failure, and 3 for wrong arguments. Skipped checks do not count.`,
 	}
 	flags := cmd.Flags()
 	at.flags(cmd, "`prefix` of the keys, as in redisstore.Options")
-	flags.BoolVar(&redis.Control, "control", false, "check the permissions for bans, overrides and pushed policies even if there are none yet")
 	flags.IntVar(&redis.Keys, "keys", 10_000, "the largest `number` of keys to check")
 	flags.StringVar(&web.URL, "url", "", "`URL` of an application, which gets a few requests")
 	flags.StringArrayVar(&web.Routes, "route", nil, "`path` that should be limited, such as /items or \"HEAD /items\"; may be repeated")

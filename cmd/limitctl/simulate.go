@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/mattn/go-isatty"
@@ -23,7 +22,7 @@ import (
 // A simulation is the arguments of limitctl simulate.
 type simulation struct {
 	policy, rules, compare string
-	format, html           string
+	format                 string
 	json, suggest          bool
 	top                    int
 	share                  float64
@@ -50,7 +49,7 @@ The exit code is 0 if the log was read, whatever would have been refused, 1 if i
 policy file could not be read or the command was interrupted, and 3 for wrong arguments.`,
 		Example: `  limitctl simulate access.log
   limitctl simulate --rules "100/1m per ip" access.log
-  limitctl simulate --policy policy.yaml --html report.html "/var/log/nginx/access.log*"
+  limitctl simulate --policy policy.yaml "/var/log/nginx/access.log*"
   limitctl simulate --policy policy.yaml --compare new.yaml access.log
   zcat old.gz | limitctl simulate --policy policy.yaml --json - | jq .refused
   limitctl simulate --format '$remote_addr [$time_iso8601] "$request" $status' odd.log`,
@@ -67,7 +66,6 @@ policy file could not be read or the command was interrupted, and 3 for wrong ar
 	f.StringVar(&s.rules, "rules", "", "`rules` for all requests instead of a file, such as \"100/1m per ip\"")
 	f.StringVar(&s.compare, "compare", "", "a policy `file` to compare with: what would it change?")
 	f.StringVar(&s.format, "format", "", "the `format` of the log: a name, an nginx log_format, or json FIELD=NAME…; found from the log by default")
-	f.StringVar(&s.html, "html", "", "write a page of HTML to a `file` too")
 	f.BoolVar(&s.json, "json", false, "print JSON")
 	f.BoolVar(&s.suggest, "suggest", false, "suggest limits (the default without a policy)")
 	f.Float64Var(&s.share, "share", 1, "the percentage of clients that suggested limits may refuse")
@@ -121,9 +119,6 @@ func (s *simulation) run(cmd *cobra.Command, logs []string) error {
 		return err
 	}
 	defer log.Close()
-	if err := s.checkTarget(log); err != nil {
-		return usageError{err}
-	}
 	bar := io.Discard
 	if out, ok := cmd.ErrOrStderr().(*os.File); ok && !s.json && isatty.IsTerminal(out.Fd()) {
 		bar = out
@@ -215,35 +210,7 @@ func replayedWith(policies []policyfile.Policy, name string) bool {
 	})
 }
 
-// checkTarget returns an error if the page would not have a place, or would overwrite
-// a file that was read.
-func (s *simulation) checkTarget(log *accesslog.Log) error {
-	if s.html == "" {
-		return nil
-	}
-	target, err := os.Stat(s.html)
-	if err != nil {
-		if folder, err := os.Stat(filepath.Dir(s.html)); err != nil || !folder.IsDir() {
-			return fmt.Errorf("--html %q: there is no folder %q: make it first", s.html, filepath.Dir(s.html))
-		}
-		return nil // it is written at the end
-	}
-	if target.IsDir() {
-		return fmt.Errorf("--html %q is a folder: write the name of a file", s.html)
-	}
-	read := []string{s.policy, s.compare}
-	for _, f := range log.Files() {
-		read = append(read, f.Path)
-	}
-	for _, path := range read {
-		if info, err := os.Stat(path); err == nil && os.SameFile(info, target) {
-			return fmt.Errorf("--html %q would overwrite a file that is read: write the name of another file", s.html)
-		}
-	}
-	return nil
-}
-
-// write prints the report, and writes the page.
+// write prints the report.
 func (s *simulation) write(cmd *cobra.Command, result *replay.Result, stopped error) error {
 	r := &report.Report{Result: result, Policy: s.policy, Compare: s.compare, Top: s.top, Share: s.share / 100}
 	if s.rules != "" {
@@ -256,22 +223,8 @@ func (s *simulation) write(cmd *cobra.Command, result *replay.Result, stopped er
 		}
 		result.Notes = append([]string{fmt.Sprintf("stopped before the end of the log: %s", r.Stopped)}, result.Notes...)
 	}
-	out := cmd.OutOrStdout()
-	var err error
 	if s.json {
-		err = r.JSON(out)
-	} else {
-		err = r.Text(out)
+		return r.JSON(cmd.OutOrStdout())
 	}
-	if s.html == "" || err != nil {
-		return err
-	}
-	f, err := os.Create(s.html)
-	if err != nil {
-		return err
-	}
-	if err = errors.Join(r.HTML(f), f.Close()); err == nil && !s.json {
-		_, err = fmt.Fprintf(out, "\nThe page is in %s.\n", words.Printable(s.html))
-	}
-	return err
+	return r.Text(cmd.OutOrStdout())
 }

@@ -19,8 +19,10 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/redis/go-redis/v9"
+
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/ginlimit"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/redisstore"
 )
 
@@ -35,7 +37,7 @@ func (s *service) routes(limiter *limit.Limiter) http.Handler {
 	router := gin.New()
 	router.Use(rl.Limit(limit.Named("application", limit.PerIP(time.Minute, 100))))
 
-	failed := limit.OnStatus(http.StatusUnauthorized)
+	failed := rules.OnStatus(http.StatusUnauthorized)
 	device := limit.By("device", func(r *http.Request) string { return attemptOf(r).device })
 	name := device.Or(limit.By("username", func(r *http.Request) string { return attemptOf(r).name }))
 	router.POST("/login", s.readName, rl.Limit(limit.Rules(

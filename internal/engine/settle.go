@@ -53,18 +53,17 @@ func (r *Run) newTaken() *taken {
 	return t
 }
 
-// Keep makes an admitted decision one that can be settled. A reservation is counted until
+// Keep makes an admitted decision a reservation: it can be settled, and is counted until
 // it is.
-func (r *Run) Keep(d *Decision, reservation bool) {
+func (r *Run) Keep(d *Decision) {
 	if !d.Allowed {
 		return
 	}
 	if d.taken == nil {
 		d.taken = r.newTaken()
 	}
-	if d.taken.reserved = reservation; reservation {
-		r.plan.engine.reserved.Add(1)
-	}
+	d.taken.reserved = true
+	r.plan.engine.reserved.Add(1)
 }
 
 // Settles reports whether the request can still be settled.

@@ -16,8 +16,7 @@ func TestCut(t *testing.T) {
 	direct := redistest.Real(t)
 	proxy := Start(t, direct.Options().Addr)
 	const conns = 8
-	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1, PoolSize: conns})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1, PoolSize: conns}))
 	for round := range 300 {
 		var all, done sync.WaitGroup
 		all.Add(conns)

@@ -3,18 +3,14 @@
 // connections at any byte, and leaves calls without an answer.
 //
 //	proxy := faultproxy.Start(t, serverAddr)
-//	proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
-//		if c.Name == "evalsha" && c.Number%5 == 0 {
-//			return faultproxy.Fault{Kind: faultproxy.LoseReply}
-//		}
-//		return faultproxy.Fault{}
-//	})
+//	proxy.Break(faultproxy.On(faultproxy.Fault{Kind: faultproxy.LoseReply}, "evalsha"))
 //	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
 package faultproxy
 
 import (
 	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -93,6 +89,17 @@ func (p *Proxy) Break(fault func(Command) Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fault = fault
+}
+
+// On returns a function for [Proxy.Break] that gives a fault to the commands of some names,
+// or to all commands without a name.
+func On(fault Fault, names ...string) func(Command) Fault {
+	return func(c Command) Fault {
+		if len(names) == 0 || slices.Contains(names, c.Name) {
+			return fault
+		}
+		return Fault{}
+	}
 }
 
 // Silence makes the proxy a black hole: it accepts connections and never answers.

@@ -35,8 +35,7 @@ func TestFaults(t *testing.T) {
 	direct := redistest.Real(t)
 	proxy := Start(t, direct.Options().Addr)
 	connect := func(patience time.Duration) *redis.Client {
-		client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1, DialerRetries: 1, ReadTimeout: patience})
-		t.Cleanup(func() { client.Close() })
+		client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1, DialerRetries: 1, ReadTimeout: patience}))
 		return client
 	}
 	patient, impatient := connect(time.Minute), connect(200*time.Millisecond)

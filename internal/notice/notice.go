@@ -30,6 +30,7 @@ const (
 	ExemptProxy     = "LIMIT-117" // an exempt list contains a trusted proxy
 	UnmetRoutes     = "LIMIT-118" // no request has met some routes of a policy file
 	MoreInstances   = "LIMIT-119" // more processes share the store than Instances says
+	FreeAttempts    = "LIMIT-120" // a set before authentication counts no attempts
 	Undecided       = "LIMIT-201" // a request could not be decided
 	Unsettled       = "LIMIT-202" // an admitted request could not be settled
 	LeaseLost       = "LIMIT-203" // a request lost a lease that it held
@@ -58,7 +59,7 @@ const (
 // access and overrides (4xx) follow the Log of their own options.
 var Codes = []string{SecondRoute, ChargedTwice, NoRoute, UntrustedProxy, NoPathValue, LateUser, SilentProxy,
 	SharedPattern, DifferentRules, NoUsers, SeveralMemories, BadOverride, Undeclared, UnknownClass,
-	NoListedUsers, ExemptProxy, UnmetRoutes, MoreInstances, Undecided, Unsettled, LeaseLost, Overflow, Outage,
+	NoListedUsers, ExemptProxy, UnmetRoutes, MoreInstances, FreeAttempts, Undecided, Unsettled, LeaseLost, Overflow, Outage,
 	InvalidPolicies, PoliciesLifted, Unreachable, RefusesWrites, NoPermission, Evicts, NoInfo, Clock, NoConnection}
 
 // Every is the least time between two lines of one kind.

@@ -34,6 +34,8 @@ var texts = map[string]string{
 		"rules",
 	MoreInstances: "limit: more processes share the store than Instances says, so that during an outage all of them " +
 		"together admit more than the limits: set limit.Options.Instances to their number",
+	FreeAttempts: "limit: a rule set before authentication gives back what a rule by user refuses behind it, so a user " +
+		"over the limit is authenticated as often as it likes: write attempts in a rule before authentication",
 	Undecided: "limit: a request could not be decided",
 	Unsettled: "limit: an admitted request could not be settled",
 	LeaseLost: "limit: a request lost a lease that it held",

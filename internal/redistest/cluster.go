@@ -15,9 +15,7 @@ import (
 // of it.
 func Cluster(t testing.TB) *redis.ClusterClient {
 	t.Helper()
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: StartCluster(t, 2*time.Second).Addrs(), ContextTimeoutEnabled: true})
-	t.Cleanup(func() { client.Close() })
-	return client
+	return Closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: StartCluster(t, 2*time.Second).Addrs(), ContextTimeoutEnabled: true}))
 }
 
 // Nodes are the processes of a Redis Cluster.

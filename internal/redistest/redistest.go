@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -44,11 +45,16 @@ func Client(t testing.TB, args ...string) *redis.Client {
 	default:
 		t.Skipf("no redis-server is installed, and %s is not set", AddrVar)
 	}
-	client := redis.NewClient(options)
-	t.Cleanup(func() { client.Close() })
+	client := Closing(t, redis.NewClient(options))
 	if err := client.FlushDB(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
+	return client
+}
+
+// Closing returns a client, and closes it when the test ends.
+func Closing[C io.Closer](t testing.TB, client C) C {
+	t.Cleanup(func() { client.Close() })
 	return client
 }
 

@@ -119,11 +119,7 @@ func send(t testing.TB, process *os.Process, signal string) {
 }
 
 // Client returns a client of this server alone.
-func (s *Server) Client() *redis.Client {
-	client := s.dial()
-	s.t.Cleanup(func() { client.Close() })
-	return client
-}
+func (s *Server) Client() *redis.Client { return Closing(s.t, s.dial()) }
 
 func (s *Server) dial() *redis.Client {
 	return redis.NewClient(&redis.Options{

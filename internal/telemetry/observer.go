@@ -77,7 +77,7 @@ func (o *Observer) Observe(d *limit.Decision, err error) {
 }
 
 func (o *Observer) decided(d *limit.Decision) {
-	p := o.policy(d.Policy())
+	p := o.policy(d.Policy)
 	marked, watched := false, false
 	asked := d.Mode != core.ModeAllowed && d.Mode != core.ModeRefused // otherwise no quota was
 	i := 0

@@ -149,8 +149,7 @@ func TestExpiry(t *testing.T) {
 // works and after it has failed.
 func TestWatchEnds(t *testing.T) {
 	server := redistest.Launch(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: server.Addr}))
 	c := control.New(client, &control.Options{Log: slog.New(slog.DiscardHandler)})
 	before := runtime.NumGoroutine()
 	for _, works := range []bool{true, false} {

@@ -151,8 +151,7 @@ func TestRestoreInBatches(t *testing.T) {
 		[]string{documents}, small, long).Err())
 	require.NoError(t, control.New(writer, nil).Put(t.Context(), "flags", "y", nil, 0, "ann"))
 
-	client := redis.NewClient(&redis.Options{Addr: server.Addr})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: server.Addr}))
 	var calls counted
 	client.AddHook(&calls)
 	require.NoError(t, control.New(client, &control.Options{Log: slog.New(slog.DiscardHandler)}).Watch(t.Context(), "flags",

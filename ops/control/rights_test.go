@@ -44,8 +44,7 @@ func as(t testing.TB, admin *redis.Client, user string, others ...any) *redis.Cl
 	for _, line := range append(aclLines(t, user), append([]any{"ACL", "SETUSER", user}, others...)) {
 		require.NoError(t, admin.Do(t.Context(), line...).Err())
 	}
-	client := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: user, Password: "password"})
-	t.Cleanup(func() { client.Close() })
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: user, Password: "password"}))
 	return client
 }
 
@@ -131,8 +130,7 @@ func TestRights(t *testing.T) {
 func TestWithoutRights(t *testing.T) {
 	admin := redistest.Launch(t).Client()
 	require.NoError(t, admin.Do(t.Context(), "ACL", "SETUSER", "none", "on", ">password", "+ping").Err())
-	client := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: "none", Password: "password"})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: "none", Password: "password"}))
 	c := control.New(client, &control.Options{Log: slog.New(slog.DiscardHandler)})
 	_, err := c.History(t.Context(), "bans")
 	require.ErrorContains(t, err, `control: history of bans: NOPERM`)

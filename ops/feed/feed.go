@@ -128,7 +128,7 @@ func names(prefix string) (channel, watched string) {
 // event describes a decision.
 func (o *Options) event(r *http.Request, d *limit.Decision) Event {
 	e := Event{
-		At: d.At.UTC().Truncate(time.Millisecond), Policy: d.Policy(), Method: shown.Method(r), Allowed: d.Allowed, Outcome: d.Outcome(),
+		At: d.At.UTC().Truncate(time.Millisecond), Policy: d.Policy, Method: shown.Method(r), Allowed: d.Allowed, Outcome: d.Outcome(),
 		Mode: d.Mode.String(), RetryAfterMS: shown.Milliseconds(d.RetryAfter),
 	}
 	for rule := range d.Rules() {

@@ -22,6 +22,7 @@ import (
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/ops/feed"
+	"github.com/routelimit/limit/rules"
 )
 
 // An audience keeps what a subscriber receives.
@@ -278,14 +279,12 @@ func TestRedisKilled(t *testing.T) {
 // TestCluster publishes and subscribes at different nodes of a Cluster.
 func TestCluster(t *testing.T) {
 	nodes := redistest.StartCluster(t, 5*time.Second)
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes.Addrs()})
-	t.Cleanup(func() { client.Close() })
+	client := redistest.Closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes.Addrs()}))
 	limiter := publish(t, client, "web", feed.Options{Prefix: "shop"})
 	p := policy(t, limiter, limit.PerUser(time.Hour, 1))
 	var all []*audience
 	for range 3 {
-		other := redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes.Addrs()})
-		t.Cleanup(func() { other.Close() })
+		other := redistest.Closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes.Addrs()}))
 		all = append(all, listen(t, t.Context(), other, "shop"))
 	}
 	elsewhere := listen(t, t.Context(), client, "other")
@@ -339,8 +338,7 @@ func TestRights(t *testing.T) {
 	admin := server.Client()
 	user := func(name string, rights ...any) redis.UniversalClient {
 		require.NoError(t, admin.Do(t.Context(), append([]any{"ACL", "SETUSER", name, "reset", "on", ">p", "+hello", "+auth", "+ping"}, rights...)...).Err())
-		client := redis.NewClient(&redis.Options{Addr: server.Addr, Username: name, Password: "p"})
-		t.Cleanup(func() { client.Close() })
+		client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: server.Addr, Username: name, Password: "p"}))
 		return client
 	}
 	limiter := publish(t, user("program", "~limit:control:*", "&limit:control:*", "+get", "+publish"), "web", feed.Options{})
@@ -368,7 +366,7 @@ func TestNames(t *testing.T) {
 	limiter := publish(t, client, "web", feed.Options{Admitted: -1, Name: func(key string) string { return "hidden " + key[:1] }})
 	a := listen(t, t.Context(), client, "")
 	a.await(t, "web")
-	shadow := limit.Rule{Name: "shadow", Key: limit.ByUser, Limit: 1, Window: time.Hour, Shadow: &limit.Shadow{}}
+	shadow := limit.Rule{Name: "shadow", Key: limit.ByUser, Limit: 1, Window: time.Hour, Shadow: &rules.Shadow{}}
 	take(t, policy(t, limiter, shadow, limit.PerUser(time.Hour, 2)), 3, "alice")
 	var left int64
 	redistest.Await(t, 5*time.Second, "the events", func() bool {
@@ -401,8 +399,7 @@ func TestInvalidMessage(t *testing.T) {
 }
 
 func TestMistakes(t *testing.T) {
-	client := redis.NewClient(&redis.Options{})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{}))
 	limiter := newLimiter()
 	for text, f := range map[string]func(){
 		"feed: the limiter is nil: make it with limit.New":                                       func() { feed.Publish(nil, client, nil) },

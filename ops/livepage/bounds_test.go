@@ -54,7 +54,7 @@ func TestSize(t *testing.T) {
 	keys := hostile()
 	for i := range 1000 {
 		policy := bind(t, limiter, limit.Named(fmt.Sprintf("policy-with-a-rather-long-name-%d", i),
-			limit.PerUser(time.Hour, 1), limit.Concurrent(limit.ByUser, 9000), limit.PerUser(time.Minute, 90_000)))
+			limit.PerUser(time.Hour, 1), limit.Rule{Key: limit.ByUser, Limit: 9000, Algorithm: limit.Concurrency{}}, limit.PerUser(time.Minute, 90_000)))
 		for range 100 {
 			take(t, policy, keys[rand.IntN(len(keys))])
 		}

@@ -132,7 +132,7 @@ func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
 		}
 		return
 	}
-	name := d.Policy()
+	name := d.Policy
 	c.mu.Lock()
 	add(c.seconds[:], now.second, d.Allowed)
 	c.mode(now, int(d.Mode))

@@ -28,13 +28,26 @@ type service struct {
 
 const token = "0123456789-abcdefghijk"
 
+// ask sends a request from this machine, with the cookies of a header and other headers
+// as name, value, name, value.
+func ask(h http.Handler, method, path, cookies string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, nil)
+	r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
+	if cookies != "" {
+		r.Header.Set("Cookie", cookies)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
 // signIn opens a page of this machine with its token, and returns the cookie.
 func signIn(t testing.TB, page http.Handler, path, token string) *http.Cookie {
 	t.Helper()
-	r := httptest.NewRequest("GET", path+"?token="+token, nil)
-	r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
-	w := httptest.NewRecorder()
-	page.ServeHTTP(w, r)
+	w := ask(page, "GET", path+"?token="+token, "")
 	require.Equal(t, 303, w.Code)
 	require.Len(t, w.Result().Cookies(), 1)
 	return w.Result().Cookies()[0]

@@ -27,8 +27,7 @@ type shared struct{ *service }
 
 func serveOn(t *testing.T, addr string, hide bool) shared {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialTimeout: time.Second})
-	t.Cleanup(func() { client.Close() })
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialTimeout: time.Second}))
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	quiet := slog.New(slog.DiscardHandler)
@@ -83,9 +82,6 @@ func TestOverrideOfAnotherSet(t *testing.T) {
 // TestBansAndOverrides bans clients and changes limits from the page of one instance. The
 // other one has them within a second.
 func TestBansAndOverrides(t *testing.T) {
-	if !redistest.Installed(t) {
-		t.Skip("no redis-server is installed")
-	}
 	server := redistest.Launch(t)
 	for _, hide := range []bool{false, true} {
 		t.Run(fmt.Sprintf("hide=%t", hide), func(t *testing.T) {
@@ -166,9 +162,6 @@ func TestBansAndOverrides(t *testing.T) {
 
 // TestRedisGone checks that the page stays while Redis is gone, and that changes say so.
 func TestRedisGone(t *testing.T) {
-	if !redistest.Installed(t) {
-		t.Skip("no redis-server is installed")
-	}
 	server := redistest.Launch(t)
 	s := serveOn(t, server.Addr, false)
 	require.Equal(t, 200, s.login(t, "dora"))

@@ -169,14 +169,11 @@ func TestBodies(t *testing.T) {
 func TestHeaders(t *testing.T) {
 	s := serve(t, nil, nil)
 	for _, path := range []string{"?token=" + token, "", "app.js", "style.css", "peek", "nothing"} {
-		w := httptest.NewRecorder()
-		r := httptest.NewRequest("GET", "/limits/"+path, nil)
-		r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
-		if path != "nothing" {
-			r.AddCookie(s.cookie)
+		cookies := s.cookie.Name + "=" + s.cookie.Value
+		if path == "nothing" {
+			cookies = ""
 		}
-		s.Config.Handler.ServeHTTP(w, r)
-		h := w.Header()
+		h := ask(s.Config.Handler, "GET", "/limits/"+path, cookies).Header()
 		policy := h.Get("Content-Security-Policy")
 		assert.Contains(t, policy, "default-src 'none'")
 		assert.Contains(t, policy, "script-src 'self'")
@@ -200,12 +197,7 @@ func TestMounts(t *testing.T) {
 	h := livepage.Handler(limit.New(nil, nil), &livepage.Options{Token: token})
 	cookie := signIn(t, h, "/", token)
 	get := func(h http.Handler, path string) *httptest.ResponseRecorder {
-		r := httptest.NewRequest("GET", path, nil)
-		r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
-		r.AddCookie(cookie)
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		return w
+		return ask(h, "GET", path, cookie.Name+"="+cookie.Value)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", h)

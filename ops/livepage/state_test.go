@@ -119,6 +119,16 @@ func TestQueries(t *testing.T) {
 	assert.Empty(t, s.Keys, "none is refused")
 }
 
+// askJSON sends a request with a body of JSON from this machine.
+func askJSON(p *page, method, path, body string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	p.ServeHTTP(w, r)
+	return w
+}
+
 // TestHideKeys checks that no key is in a state or an answer, and that ids serve to look
 // at keys.
 func TestHideKeys(t *testing.T) {
@@ -135,11 +145,7 @@ func TestHideKeys(t *testing.T) {
 	assert.Contains(t, s.Refusals[0].Words, id)
 
 	send := func(method, path, body string) string {
-		r := httptest.NewRequest(method, path, strings.NewReader(body))
-		r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
-		r.Header.Set("Content-Type", "application/json")
-		w := httptest.NewRecorder()
-		p.ServeHTTP(w, r)
+		w := askJSON(p, method, path, body)
 		assert.NotContains(t, w.Body.String(), "secret-ann")
 		return w.Body.String()
 	}
@@ -153,11 +159,7 @@ func TestHideKeys(t *testing.T) {
 		"GET":  {"/peek?policy=api&rule=per-user-1h&key=secret-ann", ""},
 		"POST": {"/reset", `{"policy":"api","rule":"per-user-1h","key":"secret-ann"}`},
 	} {
-		r := httptest.NewRequest(method, request[0], strings.NewReader(request[1]))
-		r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
-		r.Header.Set("Content-Type", "application/json")
-		w := httptest.NewRecorder()
-		p.ServeHTTP(w, r)
+		w := askJSON(p, method, request[0], request[1])
 		assert.Equal(t, 200, w.Code)
 		assert.NotContains(t, w.Body.String(), id)
 	}

@@ -2,7 +2,6 @@ package livepage
 
 import (
 	"fmt"
-	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -146,10 +145,7 @@ func TestPeekInOutage(t *testing.T) {
 	limiter, p := pageOf(store, nil)
 	policy := bind(t, limiter, limit.Named("api", limit.PerUser(time.Hour, 4)))
 	look := func() string {
-		r := httptest.NewRequest("GET", "/peek?policy=api&rule=per-user-1h&key=ann", nil)
-		r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
-		w := httptest.NewRecorder()
-		p.ServeHTTP(w, r)
+		w := askJSON(p, "GET", "/peek?policy=api&rule=per-user-1h&key=ann", "")
 		assert.Equal(t, 200, w.Code)
 		return w.Body.String()
 	}

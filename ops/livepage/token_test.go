@@ -83,17 +83,7 @@ func TestRandomToken(t *testing.T) {
 func TestTokens(t *testing.T) {
 	h := livepage.Handler(limit.New(nil, nil), &livepage.Options{Token: token})
 	send := func(method, path, cookie string, headers ...string) *httptest.ResponseRecorder {
-		r := httptest.NewRequest(method, path, nil)
-		r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
-		if cookie != "" {
-			r.Header.Set("Cookie", cookie)
-		}
-		for i := 0; i < len(headers); i += 2 {
-			r.Header.Set(headers[i], headers[i+1])
-		}
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		return w
+		return ask(h, method, path, cookie, headers...)
 	}
 	signed := send("GET", "/limits/?token="+token, "")
 	assert.Equal(t, 303, signed.Code)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/rules"
 )
 
 // TestRefusals checks the words of refusals.
@@ -31,9 +32,9 @@ func TestRefusals(t *testing.T) {
 		for path, rules := range map[string][]limit.Rule{
 			"POST /login":   {limit.PerUser(time.Minute, 2), limit.PerUser(time.Hour, 2)},
 			"/any":          {{Key: limit.Everyone, Limit: 1, Window: 90 * time.Second}},
-			"GET /values":   {{Key: limit.ByUser, Limit: 1, Window: time.Hour, Algorithm: limit.Distinct{Values: limit.ByQuery("v")}}},
+			"GET /values":   limit.MustParse("1/1h per user distinct query v").Rules(),
 			"GET /barring":  {{Key: limit.ByUser, Limit: 1, Window: time.Hour, Algorithm: limit.Ban{Bar: time.Minute}}, limit.PerUser(time.Second, 1)},
-			"GET /shadowed": {{Name: "s", Key: limit.ByUser, Limit: 1, Window: time.Hour, Shadow: &limit.Shadow{}}, {Name: "e", Key: limit.ByUser, Limit: 1, Window: time.Minute}},
+			"GET /shadowed": {{Name: "s", Key: limit.ByUser, Limit: 1, Window: time.Hour, Shadow: &rules.Shadow{}}, {Name: "e", Key: limit.ByUser, Limit: 1, Window: time.Minute}},
 		} {
 			mux.Handle(path, limiter.Limit(limit.Rules(rules...))(http.NotFoundHandler()))
 		}

@@ -19,8 +19,7 @@ import (
 // TestSetKeys runs the program of the package documentation, and sets overrides that no
 // request would meet.
 func TestSetKeys(t *testing.T) {
-	client := redis.NewClient(&redis.Options{Addr: redistest.Launch(t).Addr})
-	t.Cleanup(func() { client.Close() })
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: redistest.Launch(t).Addr}))
 	ctx := t.Context()
 	rules := limit.Named("api", limit.PerUser(time.Hour, 1000), limit.PerIP(time.Minute, 60))
 	o := overrides.New(ctx, control.New(client, nil), &overrides.Options{

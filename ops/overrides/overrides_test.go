@@ -21,8 +21,7 @@ import (
 
 func start(t *testing.T, addr string, options *Options) *Overrides {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: addr})
-	t.Cleanup(func() { client.Close() })
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: addr}))
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	return New(ctx, control.New(client, &control.Options{Log: slog.New(slog.DiscardHandler)}), options)
@@ -31,9 +30,6 @@ func start(t *testing.T, addr string, options *Options) *Overrides {
 // TestOverrides sets, replaces and removes an override: three instances have it within
 // a second. It ends by itself, also while Redis is unavailable.
 func TestOverrides(t *testing.T) {
-	if !redistest.Installed(t) {
-		t.Skip("no redis-server is installed")
-	}
 	server := redistest.Launch(t)
 	var all []*Overrides
 	for range 3 {
@@ -89,9 +85,6 @@ func TestOverrides(t *testing.T) {
 // TestInvalid has every argument that is an error, and documents of Redis that are no
 // overrides.
 func TestInvalid(t *testing.T) {
-	if !redistest.Installed(t) {
-		t.Skip("no redis-server is installed")
-	}
 	addr := redistest.Launch(t).Addr
 	var log logbook.Book
 	o := start(t, addr, &Options{Log: slog.New(slog.NewTextHandler(&log, nil)),

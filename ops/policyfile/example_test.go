@@ -23,6 +23,7 @@ import (
 	"github.com/routelimit/limit/ops/access"
 	"github.com/routelimit/limit/ops/control"
 	"github.com/routelimit/limit/ops/policyfile"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/redisstore"
 )
 
@@ -180,7 +181,7 @@ func TestFailedLogins(t *testing.T) {
 
 	login := limit.Named("login", limit.Rule{
 		Name: "failures", Key: limit.ByIP, Limit: 10, Window: 15 * time.Minute,
-		Settle: limit.OnStatus(http.StatusUnauthorized),
+		Settle: rules.OnStatus(http.StatusUnauthorized),
 	}).Overridable()
 
 	h := limiter.Limit(login)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -263,8 +264,7 @@ func TestPushed(t *testing.T) {
 	}
 	assert.Equal(t, http.StatusForbidden, status("192.0.2.7"), "barred by the file")
 
-	client := redis.NewClient(&redis.Options{Addr: addr})
-	t.Cleanup(func() { client.Close() })
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: addr}))
 	operators := control.New(client, &control.Options{Prefix: "shop"})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

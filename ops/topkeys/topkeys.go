@@ -133,7 +133,7 @@ func (c *Counter) Observe(d *limit.Decision) {
 		return
 	}
 	for outcome := range d.Rules() {
-		c.ObserveRule(d.Policy(), &outcome, d.At)
+		c.ObserveRule(d.Policy, &outcome, d.At)
 	}
 }
 

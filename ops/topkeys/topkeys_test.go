@@ -19,6 +19,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/ops/topkeys"
+	"github.com/routelimit/limit/rules"
 )
 
 // observed returns a limiter whose decisions c counts.
@@ -133,7 +134,7 @@ func TestFirst(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	c := topkeys.New(nil)
 	limiter := observed(c, nil)
-	shadow := limit.Rule{Name: "shadow", Key: limit.ByUser, Limit: 1, Window: time.Hour, Shadow: &limit.Shadow{}}
+	shadow := limit.Rule{Name: "shadow", Key: limit.ByUser, Limit: 1, Window: time.Hour, Shadow: &rules.Shadow{}}
 	mark := limit.Rule{Name: "mark", Key: limit.ByUser, Limit: 1, Window: time.Hour, OnRefusal: limit.Refusal{Mark: true}}
 	exempt := limit.Rule{Name: "exempt", Key: limit.ByUser, Limit: 5, Window: time.Hour, Exempt: []string{"plan staff"}}
 	small := limit.Rule{Name: "small", Key: limit.ByUser, Limit: 3, Window: time.Hour}

@@ -34,8 +34,7 @@ func TestReconnect(t *testing.T) {
 // does its end.
 func TestOutage(t *testing.T) {
 	server := redistest.Launch(t)
-	shared := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
-	t.Cleanup(func() { shared.Close() })
+	shared := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true}))
 	s := serve(t, shared, nil)
 	s.send(20, "POST", "/login", client, "")
 	done := make(chan struct{})

@@ -38,8 +38,7 @@ func TestScreenshots(t *testing.T) {
 	}
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	server := redistest.Launch(t)
-	shared := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
-	t.Cleanup(func() { shared.Close() })
+	shared := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true}))
 	s := serve(t, shared, nil)
 	s.route("GET /export", limit.PerUser(time.Hour, 100))
 	s.route("POST /update", limit.PerIP(2*time.Second, 4), limit.Global(time.Minute, 1000))

@@ -27,11 +27,8 @@ func TestAsksAreIndependent(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		instances := 1 + int(seed%2)
 		on := []core.OnError{core.Local, core.Allow, core.Refuse}[random.IntN(3)]
-		now, alone := new(atomic.Int64), new(atomic.Int64)
-		now.Store(sec)
-		alone.Store(sec)
-		both, f := guarded(instances, now)
-		one, g := guarded(instances, alone)
+		both, f, now := guarded(instances, sec)
+		one, g, alone := guarded(instances, sec)
 		deciding := storetest.Of("p", charge("first", 2, core.Local))
 		watching := storetest.Of("p", charge("watched", 8, on))
 		for step := range 60 {
@@ -66,9 +63,7 @@ func TestAsksAreIndependent(t *testing.T) {
 // each is counted in memory, for an outage to begin with.
 func TestAsksShareACall(t *testing.T) {
 	for _, instances := range []int{1, 2} {
-		now := new(atomic.Int64)
-		now.Store(sec)
-		s, f := guarded(instances, now)
+		s, f, _ := guarded(instances, sec)
 		calls := 0
 		f.first = func() { calls++ }
 		asks := []core.Ask{{Charges: storetest.Of("p", charge("first", 2, core.Local))}, {Charges: storetest.Of("p", charge("watched", 8, core.Local))}}

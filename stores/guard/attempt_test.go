@@ -74,8 +74,7 @@ func TestProbeFailsHalfway(t *testing.T) {
 // TestPanicLeaves checks that a store that panics in a probe does not keep the
 // breaker open for ever.
 func TestPanicLeaves(t *testing.T) {
-	now := new(atomic.Int64)
-	s, f := guarded(1, now)
+	s, f, now := guarded(1, 0)
 	f.fail(errDown)
 	c := []core.Charge{charge("r", 10, core.Local)}
 	for range failuresToOpen {
@@ -93,8 +92,7 @@ func TestPanicLeaves(t *testing.T) {
 // TestResetUsesTheBreaker checks that a Reset that fails counts as a failed call,
 // and that a Reset does not wait for a store that is known to be unavailable.
 func TestResetUsesTheBreaker(t *testing.T) {
-	now := new(atomic.Int64)
-	s, f := guarded(1, now)
+	s, f, now := guarded(1, 0)
 	f.fail(errDown)
 	for i := range 2 * failuresToOpen {
 		c := charge("r", 1, core.Local)

@@ -32,8 +32,7 @@ func (p *pause) Take(ctx context.Context, asks []core.Ask) error {
 // another request is on its way. The other request must be refused.
 func TestAnswerComesLate(t *testing.T) {
 	for _, instances := range []int{1, 3} {
-		now := new(atomic.Int64)
-		s, f := guarded(instances, now)
+		s, f, _ := guarded(instances, 0)
 		slow := &pause{f.Store, make(chan struct{}), make(chan struct{})}
 		f.Store = slow
 		take := func() core.Decision {
@@ -59,9 +58,7 @@ func TestAnswerComesLate(t *testing.T) {
 func TestConcurrentContinuity(t *testing.T) {
 	before := runtime.NumGoroutine()
 	const limit = 3000
-	now := new(atomic.Int64)
-	now.Store(sec)
-	s, f := guarded(1, now)
+	s, f, now := guarded(1, sec)
 	f.Store = &swap{}
 	f.Store.(*swap).lose(now)
 	quota := core.Quota{Limit: limit, Window: core.MaxWindow}

@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,9 +13,7 @@ import (
 // OnError refuses it.
 func TestDebts(t *testing.T) {
 	for _, on := range []core.OnError{core.Local, core.Allow, core.Refuse} {
-		now := new(atomic.Int64)
-		now.Store(1_000 * sec)
-		s, f := guarded(1, now)
+		s, f, _ := guarded(1, 1_000*sec)
 		c := charge("r", 3, on)
 		c.Policy = "p"
 		owed := c

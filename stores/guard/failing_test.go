@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -54,9 +53,7 @@ func TestFailures(t *testing.T) {
 		for name, failure := range unavailable {
 			for _, lost := range []bool{false, true} { // whether the store had counted
 				t.Run(fmt.Sprintf("%v, %v, %s, %v", test.first, test.second, name, lost), func(t *testing.T) {
-					now := new(atomic.Int64)
-					now.Store(sec)
-					s, f := guarded(1, now)
+					s, f, _ := guarded(1, sec)
 					f.fail(failure)
 					f.lost.Store(lost)
 					for i, want := range test.want {
@@ -84,8 +81,7 @@ func TestFailures(t *testing.T) {
 	for name, failure := range other {
 		for _, on := range []core.OnError{local, allow, refuse} {
 			t.Run(fmt.Sprintf("%s, %v", name, on), func(t *testing.T) {
-				now := new(atomic.Int64)
-				s, f := guarded(1, now)
+				s, f, _ := guarded(1, 0)
 				f.fail(failure)
 				for i := range 100 {
 					d, err := core.Take(t.Context(), s, storetest.Of("p", charge("r", 3, on)))
@@ -105,8 +101,7 @@ func TestFailures(t *testing.T) {
 // TestCallersOwnEnd checks that a caller that goes away gets no decision and does not open
 // the breaker, but that a deadline does that a slow store has missed.
 func TestCallersOwnEnd(t *testing.T) {
-	now := new(atomic.Int64)
-	s, f := guarded(1, now)
+	s, f, now := guarded(1, 0)
 	f.fail(errDown)
 	var cancel context.CancelFunc
 	var ctx context.Context
@@ -145,8 +140,7 @@ func TestCallersOwnEnd(t *testing.T) {
 // TestBreakerSavesCalls checks that a store that fails is not called, even by a hundred
 // callers at once, except for one probe at a time.
 func TestBreakerSavesCalls(t *testing.T) {
-	now := new(atomic.Int64)
-	s, f := guarded(1, now)
+	s, f, now := guarded(1, 0)
 	f.fail(errDown)
 	take := func() core.Decision {
 		d := storetest.MustTake(t, s, charge("r", 1000, core.Local))
@@ -178,8 +172,7 @@ func TestBreakerSavesCalls(t *testing.T) {
 // TestProbeOfForgotten checks that a store that is back, and reports lost data, is asked by
 // the next request, and trusted no more than before.
 func TestProbeOfForgotten(t *testing.T) {
-	now := new(atomic.Int64)
-	s, f := guarded(1, now)
+	s, f, now := guarded(1, 0)
 	take := func(mode core.Mode, allowed bool) {
 		t.Helper()
 		d := storetest.MustTake(t, s, charge("r", 10, core.Local))
@@ -211,8 +204,7 @@ func TestProbeOfForgotten(t *testing.T) {
 // TestProbeTakesNothing checks that the store is probed even while the memory refuses
 // everything, and that the probe takes nothing.
 func TestProbeTakesNothing(t *testing.T) {
-	now := new(atomic.Int64)
-	s, f := guarded(1, now)
+	s, f, now := guarded(1, 0)
 	f.fail(errDown)
 	c := []core.Charge{charge("r", 3, core.Local)}
 	for range 10 {
@@ -239,8 +231,7 @@ func TestProbeTakesNothing(t *testing.T) {
 
 // TestRefuse checks a refusal by a rule with Refuse.
 func TestRefuse(t *testing.T) {
-	now := new(atomic.Int64)
-	s, f := guarded(1, now)
+	s, f, now := guarded(1, 0)
 	f.fail(errDown)
 	charges := []core.Charge{charge("a", 3, core.Local), charge("b", 3, core.Refuse)}
 	for range failuresToOpen {
@@ -262,8 +253,7 @@ func TestRefuse(t *testing.T) {
 // TestShare checks what an instance of three admits without the store, what it reports
 // as left, and when a cost above the share can be admitted.
 func TestShare(t *testing.T) {
-	now := new(atomic.Int64)
-	s, f := guarded(3, now)
+	s, f, _ := guarded(3, 0)
 	c := charge("r", 10, core.Local)
 	c.Cost = 3
 	d := storetest.MustTake(t, s, c)

@@ -117,8 +117,7 @@ func TestLeasesOfOneOfMany(t *testing.T) {
 
 // TestReleaseOutOfReach checks that a release while the store is unavailable is no error.
 func TestReleaseOutOfReach(t *testing.T) {
-	now := new(atomic.Int64)
-	s, f := guarded(1, now)
+	s, f, _ := guarded(1, 0)
 	f.fail(errDown)
 	for range 20 {
 		require.NoError(t, s.Release(t.Context(), storetest.Of("p", leased(1))))
@@ -130,9 +129,7 @@ func TestReleaseOutOfReach(t *testing.T) {
 // TestReturnWhereItWasTaken returns to the store what it admitted, and to the memory what the
 // memory admitted.
 func TestReturnWhereItWasTaken(t *testing.T) {
-	now := new(atomic.Int64)
-	now.Store(sec)
-	s, f := guarded(1, now)
+	s, f, _ := guarded(1, sec)
 	c := core.Charge{Rule: "r", Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 3, Window: 10 * sec}, Cost: 1}
 	take := func() core.Return {
 		d := storetest.MustTake(t, s, c)
@@ -218,8 +215,7 @@ func TestReturnOfCopies(t *testing.T) {
 
 // TestUndo checks that units go back to the store if it admits and the memory refuses.
 func TestUndo(t *testing.T) {
-	now := new(atomic.Int64)
-	s, f := guarded(1, now)
+	s, f, _ := guarded(1, 0)
 	charges := []core.Charge{charge("a", 1, core.Local), leased(1)}
 	slow := &pause{f.Store, make(chan struct{}), make(chan struct{})}
 	f.Store = slow
@@ -250,9 +246,7 @@ func TestUndo(t *testing.T) {
 // TestUndoWhenRoomIsTaken checks the same when another request takes the last
 // unit of the memory while the store admits.
 func TestUndoWhenRoomIsTaken(t *testing.T) {
-	now := new(atomic.Int64)
-	now.Store(sec)
-	s, f := guarded(1, now)
+	s, f, now := guarded(1, sec)
 	charges := []core.Charge{charge("a", 1, core.Local), leased(1)}
 	s.doubts.failed(now.Load())
 	f.first = func() {

@@ -3,7 +3,6 @@ package guard
 import (
 	"fmt"
 	"math/rand/v2"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,9 +15,7 @@ import (
 // TestLookInAnOutage checks what a look reports for a rule that admits everything: the full
 // quota, however much was admitted.
 func TestLookInAnOutage(t *testing.T) {
-	now := new(atomic.Int64)
-	now.Store(sec)
-	s, f := guarded(1, now)
+	s, f, _ := guarded(1, sec)
 	f.fail(errDown)
 	c := charge("r", 2, core.Allow)
 	look := c
@@ -92,9 +89,7 @@ func TestLookIsTruthful(t *testing.T) {
 // TestRetryAfterOfALargeCost asks for more than a share: in an outage until the next probe,
 // and afterwards until the share no longer decides, so that a client that waits is admitted.
 func TestRetryAfterOfALargeCost(t *testing.T) {
-	now := new(atomic.Int64)
-	now.Store(sec)
-	s, f := guarded(4, now)
+	s, f, now := guarded(4, sec)
 	large := core.Charge{Rule: "r", Cost: 8, Quota: core.Quota{Limit: 10, Window: 20 * sec}}
 	take := func() core.Decision {
 		return storetest.MustTake(t, s, large)

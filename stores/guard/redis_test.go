@@ -18,8 +18,7 @@ import (
 // error, and the limit holds throughout.
 func TestRedisKilled(t *testing.T) {
 	server := redistest.Launch(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: server.Addr}))
 	s := New(redisstore.New(client, nil), nil)
 	charges := []core.Charge{{Rule: "r", Quota: core.Quota{Limit: 300, Window: 3600_000_000}, Cost: 1}}
 	admitted := 0

@@ -89,10 +89,12 @@ var nowhere = slog.New(slog.DiscardHandler)
 // at returns a memory store that uses a clock.
 func at(now *atomic.Int64) *memstore.Store { return memstore.New(&memstore.Options{Now: now.Load}) }
 
-// guarded returns a guard around a frail store, all with one clock.
-func guarded(instances int, now *atomic.Int64) (*Store, *frail) {
+// guarded returns a guard around a frail store, and the clock of both, in microseconds.
+func guarded(instances int, start int64) (*Store, *frail, *atomic.Int64) {
+	now := new(atomic.Int64)
+	now.Store(start)
 	f := &frail{Store: at(now)}
-	return newStore(f, &Options{Instances: instances, Log: nowhere}, at(now), now.Load), f
+	return newStore(f, &Options{Instances: instances, Log: nowhere}, at(now), now.Load), f, now
 }
 
 // TestStore runs the suite of all stores on the guard: around a store that works, and
@@ -101,16 +103,14 @@ func TestStore(t *testing.T) {
 	for _, instances := range []int{1, 3} {
 		t.Run(fmt.Sprintf("of %d", instances), func(t *testing.T) {
 			storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
-				now := new(atomic.Int64)
-				s, _ := guarded(instances, now)
+				s, _, now := guarded(instances, 0)
 				test(t, storetest.Harness{Store: s, SetTime: now.Store})
 			})
 		})
 	}
 	t.Run("alone", func(t *testing.T) {
 		storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
-			now := new(atomic.Int64)
-			s, f := guarded(1, now)
+			s, f, now := guarded(1, 0)
 			f.fail(errDown)
 			s.breaker.until.Store(probing) // for ever
 			test(t, storetest.Harness{Store: &alone{s, t}, SetTime: now.Store})

@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"sync/atomic"
 	"testing"
 
 	"github.com/routelimit/limit/stores/storetest"
@@ -9,8 +8,7 @@ import (
 
 // TestVersionsAlone has versions of a rule charge a key while the store is away.
 func TestVersionsAlone(t *testing.T) {
-	now := new(atomic.Int64)
-	s, f := guarded(1, now)
+	s, f, now := guarded(1, 0)
 	f.fail(errDown)
 	storetest.Versions(t, storetest.Harness{Store: s, SetTime: now.Store}, 1, 300)
 }

@@ -26,13 +26,10 @@ type hold struct {
 
 func holdCalls(client redis.UniversalClient) *hold {
 	h := &hold{arrived: make(chan struct{}, 1000), release: make(chan struct{})}
-	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		if isTake(cmd) {
-			h.arrived <- struct{}{}
-			<-h.release
-		}
-		return next(ctx, cmd)
-	}))
+	before(client, isTake, func(redis.Cmder) {
+		h.arrived <- struct{}{}
+		<-h.release
+	})
 	return h
 }
 
@@ -205,15 +202,12 @@ func TestCallGivenUpCounts(t *testing.T) {
 	storetest.MustTake(t, store, charges...)
 	var asked atomic.Int64
 	var leave context.CancelFunc
-	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		if cmd.Name() == "info" {
-			asked.Add(1)
-		}
-		if isTake(cmd) && leave != nil {
+	before(client, is("info"), func(redis.Cmder) { asked.Add(1) })
+	before(client, isTake, func(redis.Cmder) {
+		if leave != nil {
 			leave()
 		}
-		return next(ctx, cmd)
-	}))
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	leave = cancel
 	_, err := storetest.Take(ctx, store, "p", charges)
@@ -299,8 +293,7 @@ func (scriptFault) RedisError()     {}
 func TestRefusedKeyInBatch(t *testing.T) {
 	admin := redistest.Real(t)
 	require.NoError(t, admin.Do(t.Context(), "ACL", "SETUSER", "digits", "reset", "on", ">secret", "~limit:1:{p}:r:[0-9]*", "+@all").Err())
-	client := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: "digits", Password: "secret"})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: "digits", Password: "secret"}))
 	store := New(client, &Options{Timeout: 10 * time.Second})
 	batch := make([]*request, 0, 3)
 	for _, key := range []string{"1", "k", "2"} {

@@ -78,8 +78,7 @@ func TestLostReplies(t *testing.T) {
 func TestCutAtEveryByte(t *testing.T) {
 	direct := redistest.Real(t)
 	proxy := faultproxy.Start(t, direct.Options().Addr)
-	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr()}))
 	store := New(client, &Options{Timeout: 10 * time.Second})
 	charges, counted := counter(t, direct)
 	storetest.MustTake(t, store, charges...)
@@ -122,8 +121,7 @@ func TestCutAtEveryByte(t *testing.T) {
 func TestSwappedReplies(t *testing.T) {
 	direct := redistest.Real(t)
 	proxy := faultproxy.Start(t, direct.Options().Addr)
-	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr()}))
 	stores := []*Store{New(client, &Options{Timeout: 10 * time.Second}), New(client, &Options{Timeout: 10 * time.Second})}
 	full, empty := charge("r", "k", 1_000, time.Hour), charge("r", "k", 1_000, time.Hour)
 	full.Cost, empty.Cost = 1, 1000

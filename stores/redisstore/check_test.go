@@ -46,8 +46,7 @@ func as(t *testing.T, admin *redis.Client, rules ...string) *redis.Client {
 		words = append(words, r)
 	}
 	require.NoError(t, admin.Do(t.Context(), words...).Err())
-	client := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: "app", Password: "secret"})
-	t.Cleanup(func() { client.Close() })
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: "app", Password: "secret"}))
 	return client
 }
 
@@ -133,20 +132,14 @@ func TestCheckUnwritable(t *testing.T) {
 // TestCheckUnwritableRedis6 has the errors that Redis 6 gives to commands in scripts.
 func TestCheckUnwritableRedis6(t *testing.T) {
 	proxy := faultproxy.Start(t, redistest.Real(t).Options().Addr)
-	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr()}))
 	for problem, want := range map[string]string{
 		"-OOM command not allowed when used memory > 'maxmemory'.\r\n":               "its memory is full, so it refuses writes: raise maxmemory (OOM command not allowed when used memory > 'maxmemory'.)",
 		"-READONLY You can't write against a read only replica.\r\n":                 "it is a replica: give the client the address of the primary",
 		"-MISCONF Redis is configured to save RDB snapshots, but it is not able\r\n": "it cannot write to its disk",
 	} {
 		problem = "@user_script: 9: " + problem
-		proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
-			if c.Name != "eval" {
-				return faultproxy.Fault{}
-			}
-			return faultproxy.Fault{Kind: faultproxy.Forge, Reply: fmt.Sprintf("*4\r\n$3\r\nGET\r\n$0\r\n\r\n$3\r\nSET\r\n$%d\r\n%s\r\n", len(problem), problem)}
-		})
+		proxy.Break(faultproxy.On(faultproxy.Fault{Kind: faultproxy.Forge, Reply: fmt.Sprintf("*4\r\n$3\r\nGET\r\n$0\r\n\r\n$3\r\nSET\r\n$%d\r\n%s\r\n", len(problem), problem)}, "eval"))
 		found := problemsOf(t, client, nil)
 		require.Len(t, found, 1)
 		assert.Contains(t, found["LIMIT-302"], want)
@@ -186,8 +179,7 @@ func TestCheckUnreachable(t *testing.T) {
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	dead.Close()
-	client := redis.NewClient(&redis.Options{Addr: dead.Addr().String()})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: dead.Addr().String()}))
 	start := time.Now()
 	store := New(client, nil)
 	err = store.Check(t.Context())
@@ -198,8 +190,7 @@ func TestCheckUnreachable(t *testing.T) {
 	t.Logf("dead port: %v", time.Since(start))
 
 	as(t, admin, "+@all")
-	wrong := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "app", Password: "typo"})
-	defer wrong.Close()
+	wrong := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: server.Addr, Username: "app", Password: "typo"}))
 	text := problemsOf(t, wrong, nil)["LIMIT-301"]
 	assert.Contains(t, text, "WRONGPASS")
 	assert.Contains(t, text, "write its Username and Password")
@@ -208,8 +199,7 @@ func TestCheckUnreachable(t *testing.T) {
 	server.Pause()
 	defer server.Resume()
 	for _, deadlines := range []bool{false, true} {
-		client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: deadlines})
-		defer client.Close()
+		client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: deadlines}))
 		store := New(client, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		start := time.Now()
@@ -240,8 +230,7 @@ func TestCheckClock(t *testing.T) {
 			}
 			return faultproxy.Fault{Kind: faultproxy.Forge, Reply: timeReply(time.Now().Add(test.ahead))}
 		})
-		client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
-		defer client.Close()
+		client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr()}))
 		found := problemsOf(t, client, nil)
 		if test.want == "" {
 			assert.Empty(t, found)
@@ -260,8 +249,7 @@ func timeReply(at time.Time) string {
 // TestCheckCluster has a Cluster with one server that evicts, and one that is dead.
 func TestCheckCluster(t *testing.T) {
 	nodes := redistest.StartCluster(t, 2*time.Second)
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes.Addrs()})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes.Addrs()}))
 	store := New(client, nil)
 	require.NoError(t, store.Check(t.Context()))
 

@@ -6,6 +6,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
+
+	"github.com/routelimit/limit/internal/redistest"
 )
 
 // TestClientsThatNewRejects has clients that the store cannot use.
@@ -16,8 +18,7 @@ func TestClientsThatNewRejects(t *testing.T) {
 	assert.PanicsWithValue(t, "redisstore: the client is a nil *redis.ClusterClient: "+instead, func() { New((*redis.ClusterClient)(nil), nil) })
 	for _, options := range []redis.ClusterOptions{{ReadOnly: true}, {RouteByLatency: true}, {RouteRandomly: true}} {
 		options.Addrs = []string{"127.0.0.1:1"}
-		client := redis.NewClusterClient(&options)
-		defer client.Close()
+		client := redistest.Closing(t, redis.NewClusterClient(&options))
 		assert.PanicsWithValue(t, "redisstore: the ClusterClient reads from replicas, which lag and cannot enforce limits: "+
 			"give the store one without ReadOnly, RouteByLatency and RouteRandomly", func() { New(client, nil) })
 	}
@@ -27,8 +28,7 @@ func TestClientsThatNewRejects(t *testing.T) {
 }
 
 func TestOptionsThatNewRejects(t *testing.T) {
-	client := redis.NewClient(&redis.Options{})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{}))
 	assert.PanicsWithValue(t, "redisstore: Timeout -1ns: write how long a call may take, or 0 for 100ms",
 		func() { New(client, &Options{Timeout: -time.Nanosecond}) })
 	assert.PanicsWithValue(t, `redisstore: Prefix "a{b}": braces mark the slot of a Cluster: write it without them`,

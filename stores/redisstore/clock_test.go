@@ -168,12 +168,7 @@ func TestServersClockIsSet(t *testing.T) {
 			known.clock.low -= step
 			known.clock.high -= step
 			sent := 0
-			client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-				if isTake(cmd) {
-					sent++
-				}
-				return next(ctx, cmd)
-			}))
+			before(client, isTake, func(redis.Cmder) { sent++ })
 			store.client = client
 			take()
 			if patience := patient.Timeout.Microseconds(); step > patience {
@@ -192,12 +187,7 @@ func TestServersClockIsSet(t *testing.T) {
 // and each says that it took nothing.
 func TestRunawayClock(t *testing.T) {
 	client := redistest.Client(t)
-	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		if isTake(cmd) {
-			cmd.Args()[3+cmd.Args()[2].(int)+1] = 1
-		}
-		return next(ctx, cmd)
-	}))
+	before(client, isTake, func(cmd redis.Cmder) { cmd.Args()[3+cmd.Args()[2].(int)+1] = 1 })
 	store := New(client, &patient)
 	_, err := storetest.Take(t.Context(), store, "p", lease(1, 10))
 	require.ErrorIs(t, err, errLate)
@@ -223,19 +213,13 @@ func TestUnanswered(t *testing.T) {
 		"busy":          {faultproxy.Fault{Kind: faultproxy.Forge, Reply: "-BUSY\r\n"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
-			defer client.Close()
+			client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr()}))
 			store := New(client, &Options{Timeout: 200 * time.Millisecond})
 			redistest.Await(t, 10*time.Second, "a decision", func() bool {
 				_, err := storetest.Take(t.Context(), store, "p", lease(1, 100))
 				return err == nil
 			})
-			proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
-				if c.Name == "evalsha" {
-					return test.fault
-				}
-				return faultproxy.Fault{}
-			})
+			proxy.Break(faultproxy.On(test.fault, "evalsha"))
 			defer proxy.Break(nil)
 			began := time.Now()
 			_, err := storetest.Take(t.Context(), store, "p", lease(2, 100))
@@ -257,12 +241,7 @@ func TestFirstCall(t *testing.T) {
 			server := redistest.Launch(t, user(withheld...)...)
 			client := asUser(t, server.Addr)
 			var deadlines []int64
-			client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-				if isTake(cmd) {
-					deadlines = append(deadlines, cmd.Args()[3+cmd.Args()[2].(int)+1].(int64))
-				}
-				return next(ctx, cmd)
-			}))
+			before(client, isTake, func(cmd redis.Cmder) { deadlines = append(deadlines, cmd.Args()[3+cmd.Args()[2].(int)+1].(int64)) })
 			store := New(client, &patient)
 			for range 2 {
 				d := storetest.MustTake(t, store, lease(1, 10)...)
@@ -287,8 +266,7 @@ func TestFirstCall(t *testing.T) {
 func TestUncertainServer(t *testing.T) {
 	const day = 24 * time.Hour
 	direct := redistest.Real(t)
-	client := redis.NewClient(&redis.Options{Addr: direct.Options().Addr, ContextTimeoutEnabled: true})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: direct.Options().Addr, ContextTimeoutEnabled: true}))
 	var store *Store
 	var own *server
 	lost := false

@@ -44,8 +44,7 @@ func TestDenied(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, admin.Do(t.Context(), append([]any{"ACL", "SETUSER", "app", "reset", "on", ">secret"}, test.rights...)...).Err())
-			client := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: "app", Password: "secret"})
-			defer client.Close()
+			client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: "app", Password: "secret"}))
 			store := New(client, &Options{Timeout: 10 * time.Second})
 			_, err := storetest.Take(t.Context(), store, test.policy, []core.Charge{charge("r", test.key, 1000, time.Minute)})
 			assert.Equal(t, test.refused, err != nil, err)

@@ -23,8 +23,7 @@ import (
 
 // asUser returns a client of a server for its user "app".
 func asUser(t *testing.T, addr string) *redis.Client {
-	client := redis.NewClient(&redis.Options{Addr: addr, Username: "app", Password: "pw", ContextTimeoutEnabled: true})
-	t.Cleanup(func() { client.Close() })
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: addr, Username: "app", Password: "pw", ContextTimeoutEnabled: true}))
 	return client
 }
 
@@ -143,9 +142,6 @@ func TestNoIdentity(t *testing.T) {
 // decision on a restarted server before it has reported the restart; and with a
 // guard, a process admits no more than the limit.
 func TestWithheldRights(t *testing.T) {
-	if !redistest.Installed(t) {
-		t.Skip("no redis-server is installed")
-	}
 	commands := []string{"info", "eval", "evalsha", "script", "mget", "get", "set", "psetex", "time", "hello", "client", "select", "ping"}
 	const limit = 10
 	decided := 0

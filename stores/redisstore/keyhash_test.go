@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -37,10 +36,7 @@ func TestNoKeyLeaves(t *testing.T) {
 	const alice = "alice@example.org"
 	client := redistest.Client(t)
 	var sent strings.Builder
-	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		fmt.Fprintf(&sent, "%s\n", cmd.Args())
-		return next(ctx, cmd)
-	}))
+	before(client, every, func(cmd redis.Cmder) { fmt.Fprintf(&sent, "%s\n", cmd.Args()) })
 	o := patient
 	o.Secret = secret
 	store := New(client, &o)
@@ -128,8 +124,7 @@ func TestSecrets(t *testing.T) {
 }
 
 func TestShortSecret(t *testing.T) {
-	client := redis.NewClient(&redis.Options{})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{}))
 	for _, short := range []string{"", "0123456789abcde"} {
 		assert.PanicsWithValue(t, fmt.Sprintf("redisstore: Secret has %d bytes: write at least 16 random ones, such as the output of `openssl rand -hex 32`", len(short)),
 			func() { New(client, &Options{Secret: []byte(short)}) })

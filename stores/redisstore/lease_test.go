@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -29,15 +28,8 @@ func TestLeasesAreOneCall(t *testing.T) {
 	client := redistest.Client(t)
 	require.NoError(t, client.ScriptFlush(t.Context()).Err()) // of a server that is not the test's alone
 	calls, questions := 0, 0
-	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		switch {
-		case cmd.Name() == "info":
-			questions++
-		case isTake(cmd):
-			calls++
-		}
-		return next(ctx, cmd)
-	}))
+	before(client, is("info"), func(redis.Cmder) { questions++ })
+	before(client, isTake, func(redis.Cmder) { calls++ })
 	store := New(client, &patient)
 	charges := []core.Charge{held("a", "k", 5, time.Minute, 1), held("b", "k", 5, time.Minute, 1), held("c", "", 5, time.Minute, 1)}
 	for range 3 {

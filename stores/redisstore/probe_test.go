@@ -77,16 +77,15 @@ func TestProbesOfSlowServer(t *testing.T) {
 	proxy := faultproxy.Start(t, server)
 	var dials atomic.Int64
 	var dialer net.Dialer
-	client := redis.NewClient(&redis.Options{
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{
 		Addr: proxy.Addr(), PoolSize: 2,
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			dials.Add(1)
 			return dialer.DialContext(ctx, network, addr)
 		},
-	})
-	defer client.Close()
+	}))
 	store := New(client, &patient)
-	proxy.Break(func(c faultproxy.Command) faultproxy.Fault { return faultproxy.Fault{Delay: 3 * probeAfter} })
+	proxy.Break(faultproxy.On(faultproxy.Fault{Delay: 3 * probeAfter}))
 	start := time.Now()
 	for range 20 {
 		storetest.MustTake(t, store, probing...)
@@ -100,7 +99,7 @@ func TestProbesOfSlowServer(t *testing.T) {
 // refuses the second one.
 func TestSecondProbe(t *testing.T) {
 	var dials atomic.Int64
-	client := redis.NewClient(&redis.Options{
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{
 		DialerRetryBackoff: func(int) time.Duration { return time.Hour },
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
 			if dials.Add(1) == 2 { // the first probe
@@ -109,8 +108,7 @@ func TestSecondProbe(t *testing.T) {
 			}
 			return nil, syscall.ECONNREFUSED
 		},
-	})
-	defer client.Close()
+	}))
 	_, err := storetest.Take(t.Context(), New(client, &patient), "p", probing)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	require.EqualValues(t, 3, dials.Load())

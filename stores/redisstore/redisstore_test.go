@@ -37,6 +37,23 @@ func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error { return h(ctx, cmd, next) }
 }
 
+// before calls f with each command of a kind, before the client sends it.
+func before(client redis.UniversalClient, kind func(redis.Cmder) bool, f func(redis.Cmder)) {
+	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if kind(cmd) {
+			f(cmd)
+		}
+		return next(ctx, cmd)
+	}))
+}
+
+// Kinds of commands.
+func every(redis.Cmder) bool { return true }
+
+func is(name string) func(redis.Cmder) bool {
+	return func(cmd redis.Cmder) bool { return cmd.Name() == name }
+}
+
 func isTake(cmd redis.Cmder) bool {
 	// The script without keys is the marker of a server without INFO.
 	return (cmd.Name() == "evalsha" || cmd.Name() == "eval") && cmd.Args()[2] != 0
@@ -45,13 +62,10 @@ func isTake(cmd redis.Cmder) bool {
 func TestServerTimeDecides(t *testing.T) {
 	client := redistest.Client(t)
 	var now []any
-	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		if isTake(cmd) {
-			keys := cmd.Args()[2].(int)
-			now = append(now, cmd.Args()[3+keys])
-		}
-		return next(ctx, cmd)
-	}))
+	before(client, isTake, func(cmd redis.Cmder) {
+		keys := cmd.Args()[2].(int)
+		now = append(now, cmd.Args()[3+keys])
+	})
 	before := client.Time(t.Context()).Val().UnixMicro()
 	d := storetest.MustTake(t, New(client, &patient), charge("r", "k", 5, time.Second))
 	after := client.Time(t.Context()).Val().UnixMicro()
@@ -62,10 +76,7 @@ func TestServerTimeDecides(t *testing.T) {
 func TestOneRoundTrip(t *testing.T) {
 	client := redistest.Client(t)
 	var calls atomic.Int64
-	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		calls.Add(1)
-		return next(ctx, cmd)
-	}))
+	before(client, every, func(redis.Cmder) { calls.Add(1) })
 	store := New(client, &patient)
 	for rules := 1; rules <= core.MaxCharges; rules++ {
 		var charges []core.Charge
@@ -211,8 +222,7 @@ func lossyClient(t *testing.T, direct *redis.Client, lose *atomic.Int64) *redis.
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 		return &lossy{Conn: conn, lose: lose}, err
 	}
-	client := redis.NewClient(&options)
-	t.Cleanup(func() { client.Close() })
+	client := redistest.Closing(t, redis.NewClient(&options))
 	return client
 }
 

@@ -21,8 +21,7 @@ import (
 // without an error, and the store reports each restart once.
 func TestRestarted(t *testing.T) {
 	server := redistest.Launch(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true}))
 	store := New(client, &patient)
 	charges := []core.Charge{charge("r", "k", 5, time.Hour)}
 	for range 3 {
@@ -42,8 +41,7 @@ func TestRestarted(t *testing.T) {
 // than its limit, however often Redis loses its data between two calls.
 func TestGuardKnowsOfRestarts(t *testing.T) {
 	server := redistest.Launch(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true}))
 	store := guard.New(New(client, &patient), nil)
 	charges := []core.Charge{charge("r", "k", 10, time.Hour)}
 	admitted := 0
@@ -64,17 +62,15 @@ func TestGuardKnowsOfRestarts(t *testing.T) {
 // them is answered by the new server.
 func TestRestartedInFlight(t *testing.T) {
 	server := redistest.Launch(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true}))
 	arrived, sent := make(chan struct{}, 2), make(chan struct{})
 	var hold atomic.Bool
-	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		if hold.Load() && cmd.Name() == "evalsha" {
+	before(client, is("evalsha"), func(redis.Cmder) {
+		if hold.Load() {
 			arrived <- struct{}{}
 			<-sent
 		}
-		return next(ctx, cmd)
-	}))
+	})
 	store := New(unprobed{client}, &patient)
 	charges := []core.Charge{charge("r", "k", 5, time.Hour)}
 	storetest.MustTake(t, store, charges...)
@@ -118,8 +114,7 @@ func TestRestartBetweenCalls(t *testing.T) {
 	charges := []core.Charge{charge("r", "k", 100_000, time.Hour)}
 	var stores []*Store
 	for range 2 {
-		client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
-		defer client.Close()
+		client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true}))
 		stores = append(stores, New(client, &patient))
 	}
 	take := func(i int) error {

@@ -51,12 +51,7 @@ func admit(t *testing.T, store core.Store, policy string, charges []core.Charge)
 func TestReturnByTheServersClock(t *testing.T) {
 	client := redistest.Client(t)
 	var calls atomic.Int64
-	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		if isTake(cmd) {
-			calls.Add(1)
-		}
-		return next(ctx, cmd)
-	}))
+	before(client, isTake, func(redis.Cmder) { calls.Add(1) })
 	store := New(client, &patient)
 	charges := everyAlgorithm("k")
 	first := admit(t, store, "p", charges)

@@ -25,8 +25,7 @@ type unprobed struct{ redis.UniversalClient }
 // the restart all the same.
 func TestServerAfterFailure(t *testing.T) {
 	server := redistest.Launch(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true}))
 	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
 	stores := []*Store{New(client, &patient), New(client, &patient)}
 	each := func(want error) {
@@ -56,13 +55,12 @@ func TestServerAnswersBesideAFailure(t *testing.T) {
 	defer other.Close()
 	arrived, sent := make(chan struct{}), make(chan struct{})
 	var hold atomic.Bool
-	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		if cmd.Name() == "evalsha" && hold.CompareAndSwap(true, false) {
+	before(client, is("evalsha"), func(redis.Cmder) {
+		if hold.CompareAndSwap(true, false) {
 			close(arrived)
 			<-sent
 		}
-		return next(ctx, cmd)
-	}))
+	})
 	store := New(unprobed{client}, &patient)
 	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
 	storetest.MustTake(t, store, charges...)
@@ -86,15 +84,9 @@ func TestServerAnswersBesideAFailure(t *testing.T) {
 // fails one call, and makes the next one read the identity.
 func TestServerIsTheSame(t *testing.T) {
 	proxy := faultproxy.Start(t, redistest.Real(t).Options().Addr)
-	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true}))
 	var asked atomic.Int64
-	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		if cmd.Name() == "info" {
-			asked.Add(1)
-		}
-		return next(ctx, cmd)
-	}))
+	before(client, is("info"), func(redis.Cmder) { asked.Add(1) })
 	store := New(client, &patient)
 	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
 	for i := range int64(3) {
@@ -102,7 +94,7 @@ func TestServerIsTheSame(t *testing.T) {
 			storetest.MustTake(t, store, charges...)
 			require.Equal(t, i+1, asked.Load())
 		}
-		proxy.Break(func(faultproxy.Command) faultproxy.Fault { return faultproxy.Fault{Kind: faultproxy.CutReply} })
+		proxy.Break(faultproxy.On(faultproxy.Fault{Kind: faultproxy.CutReply}))
 		_, err := storetest.Take(t.Context(), store, "p", charges)
 		require.ErrorIs(t, err, core.ErrOutOfReach)
 		proxy.Break(nil)
@@ -113,8 +105,7 @@ func TestServerIsTheSame(t *testing.T) {
 // not two. A failure must not keep the store from it for ever.
 func TestServerFarAway(t *testing.T) {
 	proxy := faultproxy.Start(t, redistest.Real(t).Options().Addr)
-	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true}))
 	store := New(client, &Options{Timeout: time.Second})
 	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
 	take := func() error {
@@ -122,12 +113,7 @@ func TestServerFarAway(t *testing.T) {
 		return err
 	}
 	require.NoError(t, take())
-	proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
-		if c.Name == "evalsha" || c.Name == "info" {
-			return faultproxy.Fault{Delay: 600 * time.Millisecond}
-		}
-		return faultproxy.Fault{}
-	})
+	proxy.Break(faultproxy.On(faultproxy.Fault{Delay: 600 * time.Millisecond}, "evalsha", "info"))
 	require.NoError(t, take())
 	known, _, err := store.serverOf(t.Context(), "")
 	require.NoError(t, err)
@@ -151,8 +137,7 @@ func TestFirstCallAfterFailure(t *testing.T) {
 // store read its identity, and nothing else.
 func TestReconnect(t *testing.T) {
 	direct := redistest.Real(t)
-	client := redis.NewClient(&redis.Options{Addr: direct.Options().Addr, ContextTimeoutEnabled: true})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: direct.Options().Addr, ContextTimeoutEnabled: true}))
 	var asked atomic.Int64
 	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		err := next(ctx, cmd)

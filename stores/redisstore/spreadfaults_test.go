@@ -64,10 +64,7 @@ func TestSpreadIsEven(t *testing.T) {
 func TestSpreadCalls(t *testing.T) {
 	client := redistest.Client(t)
 	var calls atomic.Int64
-	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		calls.Add(1)
-		return next(ctx, cmd)
-	}))
+	before(client, every, func(redis.Cmder) { calls.Add(1) })
 	store := spreading(client)
 	storetest.Take(t.Context(), store, "warm", twoParts())
 	storetest.Take(t.Context(), store, "warm", twoParts()) // loads the scripts
@@ -112,8 +109,7 @@ func TestSpreadErrors(t *testing.T) {
 	client := redistest.Real(t) // one that tells its run id: only then is nothing in doubt after an error
 	direct := New(client, &Options{Timeout: time.Minute, Spread: 16})
 	var fault func(cmd redis.Cmder) error
-	broken := redis.NewClient(client.Options())
-	defer broken.Close()
+	broken := redistest.Closing(t, redis.NewClient(client.Options()))
 	broken.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		if err := fault(cmd); err != nil {
 			return err
@@ -188,13 +184,10 @@ func TestSpreadGone(t *testing.T) {
 	client := redistest.Client(t)
 	ctx, leave := context.WithCancel(t.Context())
 	back := make(chan struct{})
-	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		if isReturn(cmd) {
-			leave()
-			<-back
-		}
-		return next(ctx, cmd)
-	}))
+	before(client, isReturn, func(redis.Cmder) {
+		leave()
+		<-back
+	})
 	store := spreading(client)
 	charges := twoParts()
 	storetest.MustTake(t, store, charges...)
@@ -209,8 +202,7 @@ func TestSpreadGone(t *testing.T) {
 // errors of the infrastructure, and the others go on.
 func TestSpreadShardDown(t *testing.T) {
 	nodes := redistest.StartCluster(t, time.Second)
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes.Addrs(), ContextTimeoutEnabled: true})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes.Addrs(), ContextTimeoutEnabled: true}))
 	for _, node := range nodes {
 		require.NoError(t, node.Client().ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err())
 	}

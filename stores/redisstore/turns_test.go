@@ -24,8 +24,7 @@ import (
 // connections to the program, and all are answered.
 func TestTurns(t *testing.T) {
 	direct := redistest.Real(t)
-	client := redis.NewClient(&redis.Options{Addr: direct.Options().Addr, PoolSize: 10, ContextTimeoutEnabled: true, PoolTimeout: time.Minute, ReadTimeout: time.Minute})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: direct.Options().Addr, PoolSize: 10, ContextTimeoutEnabled: true, PoolTimeout: time.Minute, ReadTimeout: time.Minute}))
 	const turns = 8
 	var inFlight, most atomic.Int64
 	full := make(chan struct{})
@@ -64,12 +63,10 @@ func TestTurns(t *testing.T) {
 // TestTurnsOf has the turns of pools of all sizes.
 func TestTurnsOf(t *testing.T) {
 	for size, want := range map[int]int{1: 1, 2: 1, 3: 1, 4: 2, 10: 8, 20: 16, 100: 80} {
-		client := redis.NewClient(&redis.Options{PoolSize: size})
-		defer client.Close()
+		client := redistest.Closing(t, redis.NewClient(&redis.Options{PoolSize: size}))
 		assert.Equal(t, want, cap(newTurns(client)), size)
 	}
-	client := redis.NewClient(&redis.Options{PoolSize: 100, MaxActiveConns: 10})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{PoolSize: 100, MaxActiveConns: 10}))
 	assert.Equal(t, 8, cap(newTurns(client)))
 	assert.Nil(t, newTurns(struct{ redis.UniversalClient }{client}))
 }
@@ -80,8 +77,7 @@ func TestNoTurn(t *testing.T) {
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, and never answers
 	require.NoError(t, err)
 	defer mute.Close()
-	client := redis.NewClient(&redis.Options{Addr: mute.Addr().String(), PoolSize: 10})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: mute.Addr().String(), PoolSize: 10}))
 	store := New(client, &Options{Timeout: 20 * time.Millisecond})
 	server, _, err := store.serverOf(t.Context(), "")
 	require.NoError(t, err)
@@ -208,16 +204,14 @@ func TestExhaustedPool(t *testing.T) {
 // the call ends all the same.
 func TestTurnAfterPanic(t *testing.T) {
 	direct := redistest.Real(t)
-	client := redis.NewClient(&redis.Options{Addr: direct.Options().Addr, PoolSize: 1, ContextTimeoutEnabled: true})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: direct.Options().Addr, PoolSize: 1, ContextTimeoutEnabled: true}))
 	panics := true
-	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		if cmd.Name() == "info" && panics {
+	before(client, is("info"), func(redis.Cmder) {
+		if panics {
 			panics = false
 			panic("no")
 		}
-		return next(ctx, cmd)
-	}))
+	})
 	store := New(client, &Options{Timeout: 10 * time.Second})
 	assert.Panics(t, func() { _, _ = storetest.Take(t.Context(), store, "p", probing) })
 	server, _ := store.knownServerOf("k")

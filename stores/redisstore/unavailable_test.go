@@ -72,8 +72,7 @@ func TestRepliesThatAreErrors(t *testing.T) {
 
 	direct := redistest.Real(t)
 	proxy := faultproxy.Start(t, direct.Options().Addr)
-	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr()}))
 	store := New(client, &Options{Timeout: 10 * time.Second})
 	charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
 	for _, test := range replies {
@@ -98,12 +97,7 @@ func TestRepliesThatAreErrors(t *testing.T) {
 
 	// Replies that no script made.
 	for _, reply := range []string{"+OK\r\n", ":1\r\n", "$-1\r\n", "*0\r\n", "*-1\r\n", "*1\r\n:5\r\n", "*2\r\n:1\r\n+x\r\n", "*2\r\n:1\r\n$-1\r\n", "?\r\n", "\r\n", "_\r\n"} {
-		proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
-			if c.Name == "evalsha" {
-				return faultproxy.Fault{Kind: faultproxy.Forge, Reply: reply}
-			}
-			return faultproxy.Fault{}
-		})
+		proxy.Break(faultproxy.On(faultproxy.Fault{Kind: faultproxy.Forge, Reply: reply}, "evalsha"))
 		_, err := storetest.Take(t.Context(), store, "p", charges)
 		assert.ErrorIs(t, err, core.ErrUnavailable, "%q", reply)
 		proxy.Break(nil)
@@ -115,8 +109,7 @@ func TestRepliesThatAreErrors(t *testing.T) {
 // TestErrorsOfTheClient has a client fail on its side of the network.
 func TestErrorsOfTheClient(t *testing.T) {
 	var fault error
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true}))
 	client.AddHook(hook(func(context.Context, redis.Cmder, redis.ProcessHook) error { return fault }))
 	charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
 	for _, fault = range []error{
@@ -142,8 +135,7 @@ func TestErrorsOfTheClient(t *testing.T) {
 // no goroutine of the store ends the program.
 func TestPanicsOfAHook(t *testing.T) {
 	charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
-	defer client.Close()
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true}))
 	client.AddHook(hook(func(context.Context, redis.Cmder, redis.ProcessHook) error { panic("a bug") }))
 	store := New(struct{ redis.UniversalClient }{client}, nil) // a type that the store knows nothing of
 	_, err := storetest.Take(t.Context(), store, "p", charges)
@@ -204,8 +196,7 @@ func TestUnavailableStates(t *testing.T) {
 			redistest.Real(t)
 			server := redistest.Launch(t)
 			direct := server.Client()
-			client := redis.NewClient(&redis.Options{Addr: server.Addr})
-			defer client.Close()
+			client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: server.Addr}))
 			store := New(client, &Options{Timeout: 10 * time.Second})
 			charges, counted := counter(t, direct)
 			if state.name != "MAXCLIENTS" && state.name != "NOAUTH" { // which concern only new connections

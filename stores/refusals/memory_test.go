@@ -53,6 +53,34 @@ func TestReturnMeanwhile(t *testing.T) {
 	require.True(t, d.Allowed)
 }
 
+// TestReturnKeepsRefusals returns a unit of a key that clients share. Refusals of another
+// client, which need to know that key too, are still made from memory, and the shared key
+// has what it has after the return.
+func TestReturnKeepsRefusals(t *testing.T) {
+	w := newTwins()
+	all := charge("all", "", core.Quota{Limit: 10, Window: 60_000_000}, 1)
+	of := func(client string) []core.Charge {
+		return []core.Charge{all, charge("client", client, core.Quota{Limit: 1, Window: 60_000_000}, 1)}
+	}
+	storetest.MustTake(t, w.store, of("refused")...)
+	w.time++
+	require.Equal(t, core.ModeRemembered, storetest.MustTake(t, w.store, of("refused")...).Mode)
+	other := of("other")
+	d := storetest.MustTake(t, w.store, other...)
+	require.True(t, d.Allowed)
+	w.time++
+	_, err := w.store.Return(t.Context(), []core.Return{d.Return(0, other[0]), d.Return(1, other[1])})
+	require.NoError(t, err)
+	w.time++
+	asked := w.inner.asked
+	d = storetest.MustTake(t, w.store, of("refused")...)
+	assert.False(t, d.Allowed)
+	assert.EqualValues(t, 9, d.Outcomes()[0].Remaining)
+	assert.Equal(t, asked, w.inner.asked)
+	d = storetest.MustTake(t, w.store, other...)
+	assert.True(t, d.Allowed)
+}
+
 // TestNotRemembered has refusals that may end at any time, and requests that
 // differ in a single attribute.
 func TestNotRemembered(t *testing.T) {

@@ -217,14 +217,24 @@ func (s *Store) Release(ctx context.Context, charges []core.Charge) error {
 	return s.store.Release(ctx, charges)
 }
 
-// Return implements [core.Store].
+// Return implements [core.Store]. What is known of the keys is what they have afterwards,
+// so that a refusal that gives units back to a shared key does not have its other clients
+// ask the store again.
 func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
-	defer func() { // also after an error: the units may have been given back
-		for i := range returns {
-			s.forget(&returns[i].Charge)
+	asked := s.now()
+	results, err := s.store.Return(ctx, returns)
+	answered := s.now()
+	for i := range returns {
+		c := &returns[i].Charge
+		hash := s.hash(maphash.String(s.seed, c.Policy), c)
+		o := outcome{asked: asked, answered: answered}
+		if err == nil && returns[i].Mode == core.ModeExact && o.read(c, results[i].Outcome) {
+			s.keys.set(hash).giveBack(hash, c, o)
+		} else { // after an error, the units may have been given back
+			s.forget(c)
 		}
-	}()
-	return s.store.Return(ctx, returns)
+	}
+	return results, err
 }
 
 // Reset implements [core.Store].

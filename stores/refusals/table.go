@@ -44,7 +44,11 @@ type set struct {
 	// call that asked earlier may have been decided before them. Under mu.
 	dropped int64
 
-	_     [16]byte // so that a slot is a cache line
+	// Answers of calls that asked before this time may lack units that have come back
+	// since. Under mu.
+	returned int64
+
+	_     [8]byte // so that a slot is a cache line
 	slots [ways]slot
 }
 
@@ -215,7 +219,14 @@ func (s *set) agrees(hash uint64, c *core.Charge, remaining int64) bool {
 func (s *set) store(hash uint64, c *core.Charge, o outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if slot := s.find(hash, c); slot != nil {
+	slot := s.find(hash, c)
+	if o.asked < s.returned {
+		if slot != nil && slot.answered.Load() < s.returned-1 {
+			s.drop(slot) // another key of the set, which may have less than is known
+		}
+		return
+	}
+	if slot != nil {
 		k := slot.key.Load()
 		if k.quota == c.Quota {
 			if known := slot.read(); o.after(&known) {
@@ -234,6 +245,26 @@ func (s *set) store(hash uint64, c *core.Charge, o outcome) {
 	// A copy of the key: the string may be part of a whole request.
 	k := &key{policy: c.Policy, rule: c.Rule, variant: c.Variant, text: strings.Clone(c.Key), quota: c.Quota}
 	s.slots[i].write(k, o)
+}
+
+// giveBack makes o, the outcome of a return, what is known of a key that was known before,
+// and disregards calls that are under way.
+func (s *set) giveBack(hash uint64, c *core.Charge, o outcome) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.returned = max(s.returned, o.answered+1)
+	s.dropped = max(s.dropped, o.answered+1)
+	slot := s.find(hash, c)
+	if slot == nil {
+		return
+	}
+	known := slot.read()
+	if known.answered >= o.asked || slot.key.Load().quota != c.Quota {
+		s.drop(slot) // which of the two came first is not known
+		return
+	}
+	o.at = known.at + o.answered - known.answered
+	slot.write(slot.key.Load(), o)
 }
 
 // vacate frees a slot and returns its index. A key that requests were refused for

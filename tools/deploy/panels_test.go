@@ -50,7 +50,7 @@ func traffic(t *testing.T, registry *prometheus.Registry) func() {
 				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 			}
 		}
-		_, err := reserves.Reserve(t.Context(), limit.Request{})
+		_, err := reserves.Take(t.Context(), limit.Request{Settle: true})
 		require.NoError(t, err)
 		observe(nil, limit.Decision{}, errors.New("undecided"))
 	}

@@ -25,7 +25,7 @@ func Example() {
 		return user
 	}
 	calls := limit.Named("calls", limit.PerUser(time.Minute, 600), limit.PerIP(time.Second, 50))
-	streams := limit.Named("streams", limit.Concurrent(limit.Everyone, 100))
+	streams := limit.Named("streams", limit.Rule{Key: limit.Everyone, Limit: 100, Algorithm: limit.Concurrency{}})
 
 	server := grpc.NewServer(
 		grpc.ChainUnaryInterceptor(authenticate, rl.Unary(calls)),

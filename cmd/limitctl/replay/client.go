@@ -3,8 +3,6 @@ package replay
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"math"
-	"math/bits"
 	"strings"
 
 	"github.com/routelimit/limit/internal/clientip"
@@ -19,13 +17,7 @@ type client struct {
 	tracked bool // whether results may list it
 	agent   *agent
 
-	missing, denied     int64 // answered with 400 or 404, and with 401 or 403
-	probes, robots      int64
-	scripts             int64     // by an agent that is a library, or none
-	bots                int64     // by an agent that says so
-	paths               [2]uint64 // which of 128 hashes of paths have occurred
-	second, inSecond    int64     // the second of the last request, and the requests in it
-	stayFrom, stayUntil int64     // of the current stay; 0 if there is none
+	stayFrom, stayUntil int64 // of the current stay; 0 if there is none
 }
 
 // A user is a user name of the log.
@@ -36,9 +28,8 @@ type user struct {
 
 // An agent is a user agent of the log.
 type agent struct {
-	text        string
-	header      []string // of requests
-	bot, script bool
+	text   string
+	header []string // of requests
 }
 
 // A known keeps one value for each text of the log, as far as its bound allows.
@@ -85,9 +76,7 @@ func newRegistry(o *Options) *registry {
 			return &user{name: text, hash: hash(text)}
 		}},
 		known[agent]{maxAgents, make(map[string]*agent), func(text string, _ bool) *agent {
-			lower := strings.ToLower(text)
-			script := text == "" || containsAny(lower, scriptWords)
-			return &agent{text, []string{text}, containsAny(lower, botWords), script}
+			return &agent{text, []string{text}}
 		}},
 	}
 }
@@ -96,33 +85,4 @@ func newRegistry(o *Options) *registry {
 func hash(s string) uint64 {
 	sum := sha256.Sum256([]byte(s))
 	return binary.BigEndian.Uint64(sum[:])
-}
-
-// note counts a request.
-func (c *client) note(e *event) {
-	c.Requests++
-	p := e.place
-	c.probes += one(p.probe)
-	c.robots += one(p.robots)
-	c.bots += one(e.agent.bot)
-	c.scripts += one(e.agent.script)
-	c.missing += one(e.status == 400 || e.status == 404)
-	c.denied += one(e.status == 401 || e.status == 403)
-	c.agent = e.agent
-	c.paths[p.hash>>6&1] |= 1 << (p.hash & 63)
-	if s := e.time / second; s != c.second {
-		c.second, c.inSecond = s, 0
-	}
-	c.inSecond++
-	c.Busiest = max(c.Busiest, c.inSecond)
-}
-
-// distinctPaths estimates how many paths a client has requested, by linear counting.
-func (c *client) distinctPaths() int64 {
-	const m = 128
-	zero := m - bits.OnesCount64(c.paths[0]) - bits.OnesCount64(c.paths[1])
-	if zero == 0 {
-		return 600 // or more
-	}
-	return int64(math.Round(m * math.Log(m/float64(zero))))
 }

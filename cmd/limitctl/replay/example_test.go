@@ -29,7 +29,7 @@ func Example() {
 	}
 	fmt.Println(result.Requests, "requests,", result.Refused, "refused")
 	for _, c := range result.Refusals {
-		fmt.Println(c.Address, "refused for", c.Longest, c.Looks)
+		fmt.Println(c.Address, c.Agent, "refused for", c.Longest)
 	}
 	for _, w := range result.Suggestions[0].Windows {
 		if w.Window == time.Minute {
@@ -38,6 +38,6 @@ func Example() {
 	}
 	// Output:
 	// 4 requests, 1 refused
-	// 203.0.113.9 refused for 57s [script]
+	// 203.0.113.9 curl/8.5.0 refused for 57s
 	// to refuse nobody: 3/1m per ip
 }

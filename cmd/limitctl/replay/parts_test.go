@@ -24,7 +24,7 @@ func TestQueue(t *testing.T) {
 		var sent, got []event
 		q := queue{late: late, decide: func(e *event) { got = append(got, *e) }}
 		for i := range 500 {
-			e := event{time: int64(i * 10), status: i}
+			e := event{time: int64(i * 10), route: i}
 			if rnd.IntN(3) == 0 {
 				e.time -= rnd.Int64N(int64(late)) * 10
 			}

@@ -14,11 +14,8 @@ type place struct {
 	host   string
 	url    *url.URL // nil if the client sent no request that a server would route
 	route  int      // in places.routes
-	hash   uint64
 
 	matched [2]match // by each set of policies
-
-	probe, robots bool
 }
 
 // request returns a request for a path of the place, to match patterns with.
@@ -87,9 +84,7 @@ func (p *places) of(r *accesslog.Record) *place {
 }
 
 func (p *places) make(key placeKey, r *accesslog.Record) *place {
-	at := &place{method: key.method, host: key.host, hash: hash(key.path)}
-	at.robots = key.path == "/robots.txt"
-	at.probe = containsAny(strings.ToLower(key.path), probeWords)
+	at := &place{method: key.method, host: key.host}
 	if at.method == "" {
 		return at
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/rules"
 )
 
 // A presence says which keys of rules the requests of a log have. A log that never has a
@@ -50,7 +51,7 @@ func leaveOut(r limit.Rule, key *sought) limit.Rule {
 		return r
 	}
 	cost := r.Cost
-	r.Cost = limit.CostBy("units", func(request *http.Request) int64 {
+	r.Cost = rules.CostBy("units", func(request *http.Request) int64 {
 		if !key.seen {
 			return 0
 		}

@@ -15,7 +15,6 @@ type event struct {
 	route  int // of place, as it was known then
 	query  string
 	fields map[string]string // see Record.Fields
-	status int
 }
 
 // A queue sorts events by time, as long as no event is more than late lines behind one

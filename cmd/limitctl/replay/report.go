@@ -2,7 +2,6 @@ package replay
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -36,7 +35,7 @@ func (r *run) report(log Source) *Result {
 		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Requests, a.Requests),
 			strings.Compare(a.Route, b.Route))
 	})
-	result.Width, result.Buckets = r.sides[0].buckets.list()
+	result.Width, result.Buckets = r.buckets.list()
 	if stays := &result.Stays; stays.Count > 0 {
 		micros := func(q float64) time.Duration {
 			return min(stays.Max, time.Duration(r.stays.Quantile(q))*time.Microsecond)
@@ -45,7 +44,6 @@ func (r *run) report(log Source) *Result {
 	}
 	if c := result.Comparison; c != nil {
 		c.Policies = policyResults(r.sides[1].bound, r.options.Top)
-		_, c.Buckets = r.sides[1].buckets.list()
 		c.NewlyRefused = r.newly.list(r.options.Top)
 	}
 	if r.suggest != nil {
@@ -69,7 +67,7 @@ func policyResults(all []*bound, most int) []PolicyResult {
 	return results
 }
 
-// listClients lists the clients with the most refusals, and counts what they look like.
+// listClients lists the clients with the most refusals.
 func (r *run) listClients() {
 	var refused []*client
 	for _, c := range r.registry.clients.values {
@@ -81,24 +79,10 @@ func (r *run) listClients() {
 	slices.SortFunc(refused, func(a, b *client) int {
 		return cmp.Or(cmp.Compare(b.Refused, a.Refused), strings.Compare(a.Address, b.Address))
 	})
-	counts := make(map[string]Look)
-	for i, c := range refused {
-		c.Looks = c.looks()
-		if i < r.options.Top {
-			c.Agent = c.agent.text
-			r.result.Refusals = append(r.result.Refusals, c.Client)
-		}
-		if len(c.Looks) == 0 {
-			c.Looks = []string{"none"}
-		}
-		for _, name := range c.Looks {
-			counts[name] = Look{name, counts[name].Clients + 1, counts[name].Refused + c.Refused}
-		}
+	for _, c := range refused[:min(len(refused), r.options.Top)] {
+		c.Agent = c.agent.text
+		r.result.Refusals = append(r.result.Refusals, c.Client)
 	}
-	r.result.Looks = slices.AppendSeq([]Look{}, maps.Values(counts)) // not null in JSON
-	slices.SortFunc(r.result.Looks, func(a, b Look) int {
-		return cmp.Or(cmp.Compare(b.Refused, a.Refused), strings.Compare(a.Name, b.Name))
-	})
 }
 
 // explain adds notes on what a reader might not expect.

@@ -48,9 +48,6 @@ type Result struct {
 	// Refusals are the clients with the most refused requests.
 	Refusals []Client `json:"refusals"`
 
-	// Looks counts the refused clients and their requests by what they look like.
-	Looks []Look `json:"looks"`
-
 	Width   time.Duration `json:"width_ns"` // of a bucket
 	Buckets []Bucket      `json:"buckets"`  // those with requests
 
@@ -112,28 +109,9 @@ type Client struct {
 	Agent    string        `json:"agent,omitempty"` // of its last request
 	Requests int64         `json:"requests"`
 	Refused  int64         `json:"refused"`
-	First    time.Time     `json:"first"`           // refusal
-	Last     time.Time     `json:"last"`            // refusal
-	Longest  time.Duration `json:"longest_ns"`      // stay: see Stays
-	Looks    []string      `json:"looks,omitempty"` // like a crawler or an attack: see Look
-	Busiest  int64         `json:"busiest_second"`  // requests in its busiest second
-}
-
-// A Look counts refused clients that look alike. A client may have several looks:
-//
-//   - declared bot: the user agent says so, or the client has read /robots.txt
-//   - crawler: 100 requests or more, for at least 100 paths and half as many paths as
-//     requests
-//   - scanner: 3 requests for files that only attackers look for, or 20 requests of which
-//     half were answered with 400 or 404
-//   - password guessing: 20 answers of 401 or 403, half of all
-//   - flood: 50 requests in one second
-//   - script: each request by a library for HTTP, or without a user agent
-//   - none: no other look
-type Look struct {
-	Name    string `json:"name"`
-	Clients int64  `json:"clients"`
-	Refused int64  `json:"refused"`
+	First    time.Time     `json:"first"`      // refusal
+	Last     time.Time     `json:"last"`       // refusal
+	Longest  time.Duration `json:"longest_ns"` // stay: see Stays
 }
 
 // Stays says how long clients would have stayed refused: from a refusal until the
@@ -154,7 +132,6 @@ type Comparison struct {
 	OnlyOld    int64          `json:"only_old"` // refused by Options.Policies alone
 	OnlyNew    int64          `json:"only_new"` // refused by Options.Compare alone
 	Policies   []PolicyResult `json:"policies"` // the new ones
-	Buckets    []Bucket       `json:"buckets"`  // by the new policies, of the same width
 
 	// NewlyRefused are the clients with the most requests that only the new policies
 	// refuse, and how many those are.

@@ -59,6 +59,7 @@ type run struct {
 	begun       int64         // -1 before the first request
 	routes      []RouteResult // by place.route
 	newly       *top
+	buckets     *buckets // by the old policies
 	stays       histogram.Histogram
 	addressless int64
 }
@@ -68,7 +69,7 @@ func newRun(given *Options) (*run, error) {
 	if o.Reorder < -1 || o.MaxKeys < 0 || o.Top < 0 {
 		return nil, errors.New("replay: a negative number in Options: write 0 for the default")
 	}
-	r := &run{options: o, registry: newRegistry(&o), newly: newTop(o.Top), presence: make(presence), begun: -1,
+	r := &run{options: o, registry: newRegistry(&o), newly: newTop(o.Top), buckets: newBuckets(), presence: make(presence), begun: -1,
 		request: &http.Request{Header: make(http.Header)}}
 	r.queue = queue{late: max(0, o.Reorder), decide: r.decide}
 	old, err := newSide(&o, r)
@@ -107,7 +108,7 @@ func (r *run) read(ctx context.Context, log Source) error {
 			r.result.BadTimes++
 			continue
 		}
-		e := event{time: record.Time, status: record.Status, place: r.places.of(record),
+		e := event{time: record.Time, place: r.places.of(record),
 			query: strings.Clone(record.Query), fields: record.Fields}
 		if e.place.url == nil {
 			r.result.NotHTTP++
@@ -177,7 +178,8 @@ func (r *run) count(e *event, old, added *outcome) {
 	c, route := e.client, &r.routes[e.route]
 	r.result.Requests++
 	route.Requests++
-	c.note(e)
+	c.Requests++
+	c.agent = e.agent
 	r.result.Untracked += one(!c.tracked)
 	r.addressless += one(c.key == "")
 	r.result.Exempt += one(old.exempt)
@@ -187,7 +189,7 @@ func (r *run) count(e *event, old, added *outcome) {
 		route.Refused++
 		r.refused(c, old)
 	}
-	r.sides[0].buckets.add(r.now, old.refused)
+	r.buckets.add(r.now, old.refused)
 	if len(r.sides) > 1 {
 		r.compare(e, route, old.refused, added.refused)
 	}
@@ -256,5 +258,4 @@ func (r *run) compare(e *event, route *RouteResult, old, added bool) {
 	default:
 		c.BothAdmit++
 	}
-	r.sides[1].buckets.add(r.now, added)
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
+	"github.com/routelimit/limit/rules"
 )
 
 // A hit is a line of a log that a test writes.
@@ -85,8 +86,7 @@ func TestResult(t *testing.T) {
 	assert.Equal(t, []RouteResult{{Route: "GET /a", Requests: 8, Refused: 3}, {Route: "POST /b", Requests: 1}}, result.Routes)
 	assert.Equal(t, PolicyResult{Name: "a", Routes: []string{"GET /a"}, Requests: 8, Refused: 3, Rules: []RuleResult{
 		{Name: "per-ip-1m", Rule: "2/1m per ip", Refused: 3, Alone: 3, Keys: []KeyCount{{Key: "192.0.2.1", Refused: 3}}}}}, result.Policies[0])
-	assert.Equal(t, []Client{{Address: "192.0.2.1", Agent: "curl/8", Requests: 7, Refused: 3, First: at(2), Last: at(60.5), Longest: 58 * time.Second, Busiest: 2,
-		Looks: nil}}, withoutLooks(result.Refusals))
+	assert.Equal(t, []Client{{Address: "192.0.2.1", Agent: "curl/8", Requests: 7, Refused: 3, First: at(2), Last: at(60.5), Longest: 58 * time.Second}}, result.Refusals)
 	assert.EqualValues(t, 2, result.Stays.Count)
 	assert.Equal(t, 58*time.Second, result.Stays.Max)
 	assert.InDelta(t, 0.5, result.Stays.P50.Seconds(), 0.01)
@@ -96,13 +96,6 @@ func TestResult(t *testing.T) {
 	assert.Contains(t, result.Notes, `policy "unused" matches no request of the log: its routes are GET /none/{id}`)
 	assert.Contains(t, result.Notes, "1 of 9 requests are on routes without a policy")
 	assert.Nil(t, result.Comparison)
-}
-
-func withoutLooks(clients []Client) []Client {
-	for i := range clients {
-		clients[i].Looks = nil
-	}
-	return clients
 }
 
 // TestStays checks that a stay lasts until the client is admitted everywhere again: a
@@ -261,9 +254,9 @@ func TestWith(t *testing.T) {
 // program's own lists.
 func TestUnreplayable(t *testing.T) {
 	hits := []hit{{at: 0, ip: "1.1.1.1"}, {at: 1, ip: "1.1.1.1"}, {at: 2, ip: "1.1.1.1"}, {at: 3, ip: "2.2.2.2"}, {at: 4, ip: "3.3.3.3"}}
-	result := replayed(t, hits, &Options{Policies: []Policy{{Rules: limit.Named("all", limit.Concurrent(limit.ByIP, 1),
-		limit.Rule{Name: "watch", Key: limit.ByIP, Limit: 2, Window: time.Minute, Shadow: &limit.Shadow{}},
-		limit.Rule{Name: "counts", Key: limit.ByIP, Limit: 9, Window: time.Minute, Settle: limit.OnStatus(401)})}}})
+	result := replayed(t, hits, &Options{Policies: []Policy{{Rules: limit.Named("all", limit.Rule{Key: limit.ByIP, Limit: 1, Algorithm: limit.Concurrency{}},
+		limit.Rule{Name: "watch", Key: limit.ByIP, Limit: 2, Window: time.Minute, Shadow: &rules.Shadow{}},
+		limit.Rule{Name: "counts", Key: limit.ByIP, Limit: 9, Window: time.Minute, Settle: rules.OnStatus(401)})}}})
 	assert.Zero(t, result.Refused)
 	assert.EqualValues(t, 1, result.Policies[0].Rules[1].Shadowed)
 	require.Len(t, result.Notes, 2)
@@ -325,33 +318,7 @@ func TestEmpty(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotContains(t, string(text), `"from"`)
 	assert.NotContains(t, string(text), `"to"`)
-	assert.Contains(t, string(text), `"refusals":[],"looks":[],"width_ns":1000000000,"buckets":[]`)
-}
-
-// TestLooks checks a client of each look.
-func TestLooks(t *testing.T) {
-	var hits []hit
-	for i := range 120 {
-		s := float64(i)
-		hits = append(hits,
-			hit{at: s, ip: "10.0.0.1", request: "GET /robots.txt", agent: "Mozilla"},
-			hit{at: s, ip: "10.0.0.2", request: fmt.Sprintf("GET /page/%d", i), agent: "Mozilla"},
-			hit{at: s, ip: "10.0.0.3", request: "GET /.env", status: 404, agent: "Mozilla"},
-			hit{at: s, ip: "10.0.0.4", request: "POST /login", status: 401, agent: "Mozilla"},
-			hit{at: s / 120, ip: "10.0.0.5", agent: "Mozilla"},
-			hit{at: s, ip: "10.0.0.6", agent: "python-requests/2"},
-			hit{at: s, ip: "10.0.0.7", agent: "Mozilla"},
-			hit{at: s, ip: "10.0.0.8", agent: "Googlebot/2.1"})
-	}
-	result := replayed(t, hits, &Options{Policies: []Policy{{Rules: limit.MustParse("1/1h per ip")}}})
-	looks := make(map[string][]string)
-	for _, c := range result.Refusals {
-		looks[c.Address] = c.Looks
-	}
-	assert.Equal(t, map[string][]string{"10.0.0.1": {"declared bot"}, "10.0.0.2": {"crawler"}, "10.0.0.3": {"scanner"}, "10.0.0.4": {"password guessing"},
-		"10.0.0.5": {"flood"}, "10.0.0.6": {"script"}, "10.0.0.7": nil, "10.0.0.8": {"declared bot"}}, looks)
-	assert.Contains(t, result.Looks, Look{Name: "declared bot", Clients: 2, Refused: 238})
-	assert.Contains(t, result.Looks, Look{Name: "none", Clients: 1, Refused: 119})
+	assert.Contains(t, string(text), `"refusals":[],"width_ns":1000000000,"buckets":[]`)
 }
 
 // TestFiles checks a replay of several files: a rotated one, one that was cut off, and

@@ -29,8 +29,7 @@ type side struct {
 	always   []*bound                 // policies without routes
 	bound    []*bound                 // all, in their order
 	sets     map[string]limit.RuleSet // that have a name, as they are replayed
-	buckets  *buckets
-	overflow int64 // decisions on a quota that keys share
+	overflow int64                    // decisions on a quota that keys share
 
 	// Of the current request.
 	event   *event
@@ -59,7 +58,7 @@ type ruleCount struct {
 
 // newSide binds the policies of options. The error joins one for each thing wrong with them.
 func newSide(o *Options, r *run) (*side, error) {
-	s := &side{mux: http.NewServeMux(), sets: make(map[string]limit.RuleSet), buckets: newBuckets()}
+	s := &side{mux: http.NewServeMux(), sets: make(map[string]limit.RuleSet)}
 	store := memstore.New(&memstore.Options{MaxKeys: r.options.MaxKeys, Now: func() int64 { return s.now }})
 	s.limiter = limit.New(store, &limit.Options{
 		Exempt: o.Exempt, Bar: o.Bar, Log: slog.New(slog.DiscardHandler),
@@ -279,7 +278,12 @@ func (s *side) decide(e *event, m *match, r *http.Request) (o outcome) {
 // reports whether the request does not have the key of one of them.
 func (b *bound) refuse(d *limit.Decision, e *event) (keyless bool) {
 	b.Refused++
-	refusing := b.named(d.Refusing()...)
+	var refusing []*ruleCount
+	for rule := range d.Rules() {
+		if rule.Refused {
+			refusing = append(refusing, b.named(rule.Name)...)
+		}
+	}
 	for _, c := range refusing {
 		c.Refused++
 		c.Alone += one(len(refusing) == 1)
@@ -289,13 +293,11 @@ func (b *bound) refuse(d *limit.Decision, e *event) (keyless bool) {
 	return keyless
 }
 
-// named returns the rules of some names.
-func (b *bound) named(names ...string) (rules []*ruleCount) {
-	for _, name := range names {
-		for _, c := range b.rules {
-			if c.Name == name {
-				rules = append(rules, c)
-			}
+// named returns the rules of a name.
+func (b *bound) named(name string) (rules []*ruleCount) {
+	for _, c := range b.rules {
+		if c.Name == name {
+			rules = append(rules, c)
 		}
 	}
 	return rules

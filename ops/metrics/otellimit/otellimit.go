@@ -225,7 +225,7 @@ func Watch(provider metric.MeterProvider, limiters ...*limit.Limiter) error {
 // Attributes describes a decision in a span: the policy, result and mode of the metrics,
 // and, if a rule refused it, the rules and the seconds until the request would be
 // admitted. They have no keys. The prefix is "rate_limiting.". Observe sets them for HTTP
-// requests; after [limit.Policy.Take], Wait or Reserve, set them where the span is:
+// requests; after [limit.Policy.Take] or Wait, set them where the span is:
 //
 //	d, err := policy.Take(ctx, request)
 //	trace.SpanFromContext(ctx).SetAttributes(otellimit.Attributes(d, err)...)
@@ -234,11 +234,17 @@ func Attributes(d limit.Decision, err error) []attribute.KeyValue {
 		return []attribute.KeyValue{attribute.String("rate_limiting.error", telemetry.Undecided)}
 	}
 	list := []attribute.KeyValue{
-		attribute.String("rate_limiting.policy", d.Policy()),
+		attribute.String("rate_limiting.policy", d.Policy),
 		attribute.String("rate_limiting.result", d.Outcome()),
 		attribute.String("rate_limiting.mode", d.Mode.String()),
 	}
-	if refusing := d.Refusing(); refusing != nil {
+	var refusing []string
+	for rule := range d.Rules() {
+		if rule.Refused {
+			refusing = append(refusing, rule.Name)
+		}
+	}
+	if refusing != nil {
 		list = append(list, attribute.StringSlice("rate_limiting.refusing", refusing))
 	}
 	if d.RetryAfter > 0 && d.RetryAfter != limit.Never {

@@ -196,7 +196,7 @@ func TestWatch(t *testing.T) {
 		policy, err := limiter.Policy(limit.Named("p", limit.Global(time.Hour, 100)))
 		require.NoError(t, err)
 		for i := range 3 {
-			d, err := policy.Reserve(t.Context(), limit.Request{})
+			d, err := policy.Take(t.Context(), limit.Request{Settle: true})
 			require.NoError(t, err)
 			if i == 0 {
 				require.NoError(t, d.Settle(t.Context(), 0))

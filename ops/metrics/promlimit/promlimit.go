@@ -39,8 +39,8 @@
 // may not know what was admitted without it.
 //
 // The metrics are of what [limit.Options].Observe observes: each HTTP request that
-// a handler, middleware or adapter decides, and [limit.Policy.Take], Wait and
-// Reserve. They do not count Peek. Of Decide of an adapter they count only errors.
+// a handler, middleware or adapter decides, and [limit.Policy.Take] and
+// Wait. They do not count Peek. Of Decide of an adapter they count only errors.
 // Bodies that package throttle slows count only if they fail.
 package promlimit
 

@@ -20,6 +20,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/ops/metrics/promlimit"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -51,7 +52,7 @@ func TestObserve(t *testing.T) {
 				return 0
 			}})
 		settled := limit.Global(time.Hour, 1000)
-		settled.Settle = limit.SettleBy("units", func(r *http.Request, _ int) int64 {
+		settled.Settle = rules.SettleBy("units", func(r *http.Request, _ int) int64 {
 			if r.Header.Get("Settle") != "" {
 				return -1
 			}
@@ -59,7 +60,7 @@ func TestObserve(t *testing.T) {
 		})
 		mux := http.NewServeMux()
 		mux.Handle("GET /items/{id}", limiter.Limit(limit.Rules(limit.PerIP(time.Hour, 5), settled))(nothing))
-		mux.Handle("GET /report", limiter.Limit(limit.Named("reports", limit.Concurrent(limit.Everyone, 1)))(nothing))
+		mux.Handle("GET /report", limiter.Limit(limit.Named("reports", limit.Rule{Key: limit.Everyone, Limit: 1, Algorithm: limit.Concurrency{}}))(nothing))
 		return mux
 	}
 	one, another := server(), server() // with one registry
@@ -283,7 +284,7 @@ func TestWatch(t *testing.T) {
 		policy, err := limiter.Policy(limit.Named("p", limit.Global(time.Hour, 100)))
 		require.NoError(t, err)
 		for i := range 3 {
-			d, err := policy.Reserve(t.Context(), limit.Request{})
+			d, err := policy.Take(t.Context(), limit.Request{Settle: true})
 			require.NoError(t, err)
 			if i == 0 {
 				require.NoError(t, d.Settle(t.Context(), 0))

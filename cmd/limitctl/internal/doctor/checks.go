@@ -32,7 +32,6 @@ var checks = []check{
 	{id: "keys-type", why: "Requests that need a key of another type cannot be decided and get a 503.", redis: keysType},
 	{id: "keys-form", why: "Requests that need a key with an unknown value cannot be decided and get a 503.", redis: keysForm},
 	{id: "keys-version", why: "Keys in the format of another version are not read. They only take memory.", redis: keysVersion},
-	{id: "control-permissions", why: "A change of bans, overrides or policies is one script, and instances read the changes.", redis: controlPermissions},
 
 	{id: "application", why: "An application that does not answer cannot be checked.", web: application},
 	{id: "proxies", why: "A client that can choose its address by a header has a new quota for each address.", web: proxies},

@@ -74,23 +74,3 @@ func userNames(name string) (sentence, command string) {
 	}
 	return "user " + words.Quote(name), name
 }
-
-func controlPermissions(f *RedisFacts) result {
-	c := &f.Control
-	switch {
-	case c.Rights == nil:
-		return result{}
-	case c.Rights.Err != nil:
-		return skipped("EVAL: %s", c.Rights.Err.Error())
-	}
-	user, name := userNames(c.User)
-	if len(c.Rights.Refused()) == 0 {
-		return ok("%s may run all that bans, overrides and pushed policies need", user)
-	}
-	r := Fail.because("%s may not run %s: bans, overrides and pushed policies do not work", user, strings.Join(c.Rights.Explain(), ", ")).
-		change(complete(f, redisfacts.GrantControl(name, f.Prefix), c.Addr))
-	if f.Cluster {
-		r = r.change("grant it on every node of the Cluster")
-	}
-	return r
-}

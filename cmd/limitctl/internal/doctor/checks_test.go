@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -50,8 +51,7 @@ func healthy() Facts {
 					"connected_clients": "10", "master_link_status": "up"},
 				Config: config(), Uncertainty: ms, Ping: calls,
 			}},
-			Keys:    Keys{Found: []Key{{Name: lua.Key("limit", &core.Charge{Policy: "POST /", Rule: "per-ip-2s", Key: "1"}), Type: "string", TTL: time.Second, Size: 12, First: 'A'}}},
-			Control: Control{Addr: "10.0.0.1:6379", User: "app", Rights: &redisfacts.Rights{Of: map[string]string{}}},
+			Keys: Keys{Found: []Key{{Name: lua.Key("limit", &core.Charge{Policy: "POST /", Rule: "per-ip-2s", Key: "1"}), Type: "string", TTL: time.Second, Size: 12, First: 'A'}}},
 		},
 		Web: &WebFacts{
 			Proxies: []Probe{answer(200, 4), answer(200, 3), answer(200, 2)},
@@ -210,11 +210,6 @@ var rows = []struct {
 	}, Warn, `4 keys: "limit:0:a", "limit:0:b", "limit:0:c", …`, "expire"},
 	{"keys-version", noScan, Skipped, "NOPERM", ""},
 
-	{"control-permissions", refusedControl("HSET"), Fail, `user "app" may not run HSET (NOPERM)`, "redis-cli -h 10.0.0.1"},
-	{"control-permissions", refusedControl("LTRIM", "HSET"), Fail, `may not run HSET (NOPERM), LTRIM (NOPERM): bans, overrides and pushed policies do not work`,
-		"ACL SETUSER app '~limit:control:*' +evalsha +eval +time"},
-	{"control-permissions", func(f *Facts, _ *Node) { f.Redis.Control.Rights.Err = errors.New("READONLY") }, Skipped, "EVAL: READONLY", ""},
-
 	{"proxies", probes(answer(200, 4), answer(200, 3), answer(200, 4)), Fail, `"per-ip-2s" was 4, 3, 4`, "limit.Options.Proxies"},
 	{"proxies", probes(answer(429, 0), answer(429, 0), answer(200, 4)), Fail, "new quota", "Proxies"},
 	{"proxies", probes(answer(200, 0), answer(429, 0), answer(200, 0)), Fail, "new quota", "Proxies"}, // a limit of 1
@@ -233,16 +228,8 @@ var rows = []struct {
 
 func noInfo(_ *Facts, n *Node)   { n.Info, n.InfoErr = nil, "NOPERM info" }
 func noConfig(_ *Facts, n *Node) { n.Config, n.ConfigErr = nil, "NOPERM config" }
-func refusedControl(commands ...string) func(*Facts, *Node) {
-	return func(f *Facts, _ *Node) {
-		for _, c := range commands {
-			f.Redis.Control.Rights.Of[c] = "NOPERM"
-		}
-	}
-}
-
-func noScan(f *Facts, _ *Node) { f.Redis.Keys = Keys{Err: "SCAN: NOPERM"} }
-func add(f *Facts, k Key)      { f.Redis.Keys.Found = append(f.Redis.Keys.Found, k) }
+func noScan(f *Facts, _ *Node)   { f.Redis.Keys = Keys{Err: "SCAN: NOPERM"} }
+func add(f *Facts, k Key)        { f.Redis.Keys.Found = append(f.Redis.Keys.Found, k) }
 
 func config(name, value string) func(*Facts, *Node) {
 	return func(_ *Facts, n *Node) { n.Config[name] = value }
@@ -303,8 +290,7 @@ func TestChecksAreTested(t *testing.T) {
 // TestWhyOfOutages holds what the checks say of a Redis that cannot decide: a request
 // is decided by local limits, and not answered with 503.
 func TestWhyOfOutages(t *testing.T) {
-	dead := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1})
-	defer dead.Close()
+	dead := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1}))
 	store := guard.New(redisstore.New(dead, nil), &guard.Options{Log: slog.New(slog.DiscardHandler)})
 	charges := []core.Charge{{Policy: "p", Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Limit: 3, Window: time.Hour.Microseconds()}}}
 	for i := range 4 {

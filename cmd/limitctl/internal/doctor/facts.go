@@ -26,8 +26,7 @@ type RedisFacts struct {
 	Cluster bool // whether --cluster was given
 	Nodes   []Node
 
-	Keys    Keys
-	Control Control
+	Keys Keys
 }
 
 // A Node is one server. A field that could not be read is empty, and the error
@@ -75,14 +74,6 @@ type Key struct {
 	TTL   time.Duration // negative: it never expires
 	Size  int64         // bytes of the value, if it is a string
 	First byte          // of the value
-}
-
-// Control is what the user may do with the bans, overrides and pushed policies of package
-// control.
-type Control struct {
-	Addr   string             // of the node that has them
-	User   string             // empty if unknown
-	Rights *redisfacts.Rights // nil if they were not asked for
 }
 
 // WebFacts describe an application.

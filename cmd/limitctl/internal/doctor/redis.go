@@ -22,7 +22,6 @@ type RedisOptions struct {
 	Cluster bool   // it is a Cluster, and the URL is one of its nodes
 	Prefix  string // of the keys; empty means "limit"
 	Keys    int    // how many keys to check, at most
-	Control bool   // ask for the rights of package control even if it has no keys yet
 }
 
 // Redis asks a Redis and its other nodes. It writes nothing. An error is about the
@@ -53,9 +52,6 @@ func Redis(ctx context.Context, o RedisOptions) (*RedisFacts, error) {
 		examine(ctx, client, o.Prefix, &facts.Nodes[i])
 	}
 	facts.Keys = scan(ctx, clients, facts.Nodes, o)
-	short, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	facts.Control = askControl(short, clients, facts.Nodes, o.Prefix, o.Control)
 	return facts, nil
 }
 

@@ -151,10 +151,10 @@ func TestRedisCluster(t *testing.T) {
 	node := client.Options().Addrs[4]
 	var found map[string]Finding
 	require.Eventually(t, func() bool {
-		found = see(t, RedisOptions{URL: node, Cluster: true, Control: true})
+		found = see(t, RedisOptions{URL: node, Cluster: true})
 		return len(found["version"].Nodes) == 6 && found["replicas"].Verdict != Skipped
 	}, 20*time.Second, 200*time.Millisecond)
-	for _, check := range []string{"connect", "role", "cluster", "writable", "permissions", "eviction", "keys-ttl", "keys-type", "keys-form", "keys-version", "control-permissions"} {
+	for _, check := range []string{"connect", "role", "cluster", "writable", "permissions", "eviction", "keys-ttl", "keys-type", "keys-form", "keys-version"} {
 		assert.Equal(t, OK, found[check].Verdict, "%s: %s", check, found[check].Found)
 	}
 	assert.Len(t, found["cluster"].Nodes, 6)

@@ -45,6 +45,10 @@ func scan(ctx context.Context, clients []*redis.Client, nodes []Node, o RedisOpt
 	return all
 }
 
+// isControl reports whether a key is one of package control: a ban, an override or a
+// pushed policy. Doctor never proposes to delete those.
+func isControl(prefix, name string) bool { return strings.HasPrefix(name, prefix+":control:{") }
+
 // look reads the facts of keys in one round trip, and adds them.
 func (k *Keys) look(ctx context.Context, client redis.Cmdable, names []string) error {
 	names = slices.DeleteFunc(names, func(name string) bool { return isControl(k.prefix, name) })

@@ -52,8 +52,7 @@ func TestRedisRights(t *testing.T) {
 	t.Run("what a decision needs, of every algorithm", func(t *testing.T) {
 		options, err := redis.ParseURL(user(t, commands...))
 		require.NoError(t, err)
-		client := redis.NewClient(options)
-		defer client.Close()
+		client := redistest.Closing(t, redis.NewClient(options))
 		spend(t, client)
 	})
 	t.Run("what a decision needs but INFO", func(t *testing.T) {

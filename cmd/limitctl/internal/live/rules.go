@@ -132,7 +132,7 @@ func (l *Limits) bind(p *policy) (err error) {
 		r := &list[i]
 		r.Reserve, r.Exempt = nil, nil
 		if _, ban := r.Algorithm.(limit.Ban); ban && r.Settle == (rules.Settlement{}) {
-			r.Settle = limit.OnStatus(http.StatusUnauthorized) // a ban that only code strikes is valid
+			r.Settle = rules.OnStatus(http.StatusUnauthorized) // a ban that only code strikes is valid
 		}
 	}
 	if p.bound, err = l.limiter.Policy(limit.Named(p.alias, list...)); err != nil {

@@ -22,17 +22,13 @@ func TestColumns(t *testing.T) {
 		}
 		return list
 	}
-	list, gaps := columns(at(0, 1, 2, 9), time.Second, 5)
-	assert.False(t, gaps)
+	list := columns(at(0, 1, 2, 9), time.Second, 5)
 	assert.Len(t, list, 5)
 	assert.Equal(t, column{time.Unix(0, 0).UTC(), 2 * time.Second, 2, 2}, list[0])
 	assert.Equal(t, int64(1), list[4].Refused)
 
-	list, gaps = columns(at(0, 1, 2, 1<<31), time.Second, 60)
-	assert.True(t, gaps, "a wrong time")
-	assert.Len(t, list, 4)
-	assert.Equal(t, time.Unix(1<<31, 0).UTC(), list[3].Start)
-
-	list, _ = columns(nil, time.Second, 60)
-	assert.Empty(t, list)
+	list = columns(at(0, 1, 2, 1<<31), time.Second, 60)
+	assert.Len(t, list, 60, "a wrong time")
+	assert.Equal(t, []int64{3, 1}, []int64{list[0].Refused, list[59].Refused})
+	assert.Len(t, columns(at(7), time.Second, 60), 1)
 }

@@ -1,5 +1,4 @@
-// Package report shows what a replay of logs found: as tables for a terminal, as JSON,
-// and as a page of HTML.
+// Package report shows what a replay of logs found: as tables for a terminal, or as JSON.
 package report
 
 import (
@@ -189,38 +188,18 @@ type column struct {
 	Requests, Refused int64
 }
 
-// columns joins buckets to at most n spans of equal length. If hardly any of them would
-// have requests, such as after a line with a wrong time, the gaps are left out.
-func columns(buckets []replay.Bucket, width time.Duration, n int) (list []column, gaps bool) {
-	if len(buckets) == 0 || width <= 0 {
-		return nil, false
-	}
+// columns joins buckets, which have a width, to at most n spans of equal length.
+func columns(buckets []replay.Bucket, width time.Duration, n int) []column {
 	first, last := buckets[0].Start, buckets[len(buckets)-1].Start
-	total := int64(last.Sub(first)/width) + 1
-	list = join(buckets, width, total, n, func(i int) int64 { return int64(buckets[i].Start.Sub(first) / width) })
-	filled := 0
-	for _, c := range list {
-		filled += int(min(1, c.Requests))
-	}
-	if filled*12 >= len(list) || len(buckets) <= filled {
-		return list, false
-	}
-	return join(buckets, width, int64(len(buckets)), n, func(i int) int64 { return int64(i) }), true
-}
-
-// join adds up buckets, each of which has a number below total.
-func join(buckets []replay.Bucket, width time.Duration, total int64, n int, number func(i int) int64) []column {
-	per := max(1, (total+int64(n)-1)/int64(n))
+	total := int(last.Sub(first)/width) + 1
+	per := (total + n - 1) / n
 	list := make([]column, (total+per-1)/per)
 	for i := range list {
 		list[i].Width = time.Duration(per) * width
+		list[i].Start = first.Add(time.Duration(i) * list[i].Width)
 	}
-	for i, b := range buckets {
-		at := number(i) / per
-		c := &list[at]
-		if c.Requests == 0 {
-			c.Start = b.Start.Add(-time.Duration(number(i)%per) * width)
-		}
+	for _, b := range buckets {
+		c := &list[int(b.Start.Sub(first)/width)/per]
 		c.Requests += b.Requests
 		c.Refused += b.Refused
 	}
@@ -249,6 +228,3 @@ func moment(t time.Time) string {
 	}
 	return t.UTC().Format(time.DateTime)
 }
-
-// minute writes a time to the minute, in UTC.
-func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }

@@ -1,0 +1,88 @@
+package adaptertest
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/rules"
+)
+
+// many is a set that outer layers have: attempts counts what inner sets refuse.
+func many(name string, attempts bool) limit.RuleSet {
+	return limit.Named(name, limit.Rule{Name: name, Key: limit.Everyone, Limit: 100, Window: time.Hour, Attempts: attempts})
+}
+
+// layers sends ten requests through sets of the whole router and of a group to a route
+// that admits three.
+func (s suite) layers(t *testing.T) {
+	limiter := limit.New(nil, nil)
+	router := s.framework(limiter)
+	all, group, attempts := many("all", false), many("group", false), many("attempts", true)
+	router.Use(all)
+	router.Group("/api", group).Handle("GET", "/item", ok, attempts, rule("route", limit.Everyone, 3))
+	c := serve(t, router)
+	c.expect("GET", "/api/item", 204, 204, 204, 429, 429, 429, 429, 429, 429)
+	a := c.send("GET", "/api/item")
+	assert.Equal(t, `"all";r=97;t=3600, "group";r=97;t=3600, "attempts";r=90;t=3600, "route";r=0;t=3600`,
+		strings.Join(a.Header.Values("RateLimit"), ", "))
+	assert.EqualValues(t, 97, left(t, limiter, all))
+	assert.EqualValues(t, 97, left(t, limiter, group))
+	assert.EqualValues(t, 90, left(t, limiter, attempts))
+}
+
+// layersKeep has inner sets refuse requests that outer sets stay charged for, or settle.
+func (s suite) layersKeep(t *testing.T) {
+	fallback := limit.Refusal{Degrade: true, Fallback: ok}
+	for name, test := range map[string]struct {
+		outer limit.Rule
+		inner limit.Rule
+		left  int64 // of 100, after one admitted and one refused request
+	}{
+		"refused":         {limit.Rule{}, limit.Rule{}, 99},
+		"busy":            {limit.Rule{}, limit.Rule{OnRefusal: limit.Refusal{Status: 503}}, 99},
+		"redirected":      {limit.Rule{}, limit.Rule{OnRefusal: limit.Refusal{Redirect: "/busy"}}, 99},
+		"degraded":        {limit.Rule{}, limit.Rule{OnRefusal: limit.Refusal{Degrade: true}}, 98},
+		"a fallback":      {limit.Rule{}, limit.Rule{OnRefusal: fallback}, 98},
+		"attempts":        {limit.Rule{Attempts: true}, limit.Rule{}, 98},
+		"settled":         {limit.Rule{Settle: rules.OnStatus(429)}, limit.Rule{}, 99},
+		"settled as sent": {limit.Rule{Settle: rules.OnStatus(204)}, limit.Rule{}, 99},
+	} {
+		limiter := limit.New(nil, nil)
+		router := s.framework(limiter)
+		test.outer.Name, test.outer.Key, test.outer.Limit, test.outer.Window = "outer", limit.Everyone, 100, time.Hour
+		test.inner.Name, test.inner.Key, test.inner.Limit, test.inner.Window = "inner", limit.Everyone, 1, time.Hour
+		outer := limit.Named("outer", test.outer)
+		router.Use(outer)
+		router.Handle("GET", "/", ok, limit.Rules(test.inner))
+		routetest.Do(router, "GET", "/")
+		routetest.Do(router, "GET", "/")
+		assert.EqualValues(t, test.left, left(t, limiter, outer), "%s", name)
+	}
+}
+
+// layersOfHandlers has a handler send requests of its own, with its context, to a route
+// that refuses them: they give back nothing of the request that the handler serves.
+func (s suite) layersOfHandlers(t *testing.T) {
+	limiter := limit.New(nil, nil)
+	router := s.framework(limiter)
+	outer := many("outer", false)
+	parts := s.one(limiter, ok, limit.Named("parts", limit.Rule{Name: "part", Key: limit.Everyone, Limit: 1, Window: time.Hour}))
+	router.Handle("GET", "/batch", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for i := range 3 {
+			part := httptest.NewRecorder()
+			parts.ServeHTTP(part, httptest.NewRequestWithContext(r.Context(), "GET", "/", nil))
+			require.Equal(t, i > 0, part.Code == http.StatusTooManyRequests)
+		}
+		ok(w, r)
+	}), outer)
+	serve(t, router).expect("GET", "/batch", 204)
+	assert.EqualValues(t, 99, left(t, limiter, outer))
+}
