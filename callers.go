@@ -230,7 +230,11 @@ func (p *version) override(run *engine.Run, route *route, usual *terms) *terms {
 		if run.Caller.Exempts(i) {
 			continue
 		}
-		said := p.limiter.options.Override(route.name, p.names[i], run.Charges[i].Key)
+		policy, name := p.set.Origin(i)
+		if policy == "" {
+			policy, name = route.name, p.names[i]
+		}
+		said := p.limiter.options.Override(policy, name, run.Charges[i].Key)
 		if said == 0 {
 			continue
 		}
@@ -242,7 +246,7 @@ func (p *version) override(run *engine.Run, route *route, usual *terms) *terms {
 			limit = 0
 		}
 		if limit != said {
-			p.limiter.notices.override.Say(&p.limiter.lines, notice.BadOverride, "policy", route.name, "rule", p.names[i],
+			p.limiter.notices.override.Say(&p.limiter.lines, notice.BadOverride, "policy", policy, "rule", name,
 				"limit", said, "instead", cmp.Or(limit, usual.limits[i]))
 		}
 		of.limits[i] = limit

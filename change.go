@@ -2,6 +2,7 @@ package limit
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,6 +21,11 @@ func (l *Limiter) change(sets ...RuleSet) error {
 		set, err := p.under(changes)
 		next[p], errs = set, append(errs, err)
 	}
+	for _, composed := range l.composed {
+		if p := composed.Value(); p != nil {
+			next[p] = p.declared
+		}
+	}
 	for name, set := range changes {
 		if l.named[name] == nil {
 			errs = append(errs, l.validate(set))
@@ -28,15 +34,62 @@ func (l *Limiter) change(sets ...RuleSet) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	if err := l.join(next, changes); err != nil {
+		return err
+	}
 	for p, set := range next {
-		if !set.Equal(p.current.Load().set) {
-			p.current.Store(newVersion(p, set))
+		if before := p.current.Load(); !set.Equal(before.set) {
+			now := newVersion(p, set)
+			l.adopt(now, before)
+			p.current.Store(now)
 		}
 	}
 	l.changes = changes
 	l.notices.changed.Store(time.Now().UnixNano())
 	l.notices.look.Or(lookAtChanges)
 	return nil
+}
+
+// join makes the next sets of policies those with the rules of the sets that they are With.
+func (l *Limiter) join(next map[*Policy]RuleSet, changes map[string]RuleSet) error {
+	var errs []error
+	find := func(other RuleSet) (RuleSet, bool) {
+		if of := l.named[other.Name()]; of != nil {
+			return next[of], true
+		}
+		set, ok := changes[other.Name()]
+		return set, ok
+	}
+	for name, set := range changes {
+		if l.named[name] == nil {
+			_, err := set.Join(func(other RuleSet) (RuleSet, bool) {
+				if set, ok := find(other); ok {
+					return set, true
+				}
+				return other, true // the program may declare it later
+			})
+			errs = append(errs, err)
+		}
+	}
+	joined := make(map[*Policy]RuleSet, len(next))
+	for p, set := range next {
+		set, err := set.Join(find)
+		if errs = append(errs, err); err == nil {
+			joined[p] = set
+			errs = append(errs, p.check(set))
+		}
+	}
+	maps.Copy(next, joined)
+	return errors.Join(errs...)
+}
+
+// check returns which rules could resolve no key where p decides.
+func (p *Policy) check(set RuleSet) error {
+	var errs []error
+	for _, at := range p.places {
+		errs = append(errs, p.limiter.check(set, at))
+	}
+	return errors.Join(errs...)
 }
 
 // byName returns the sets of a change by their names.
@@ -50,7 +103,7 @@ func byName(sets []RuleSet) (changes map[string]RuleSet, errs []error) {
 			continue
 		case twice:
 			errs = append(errs, set.Errorf(-1, "is changed twice: remove one of the two sets"))
-		case set.IsOverridable() && len(set.Declared()) == 0:
+		case set.IsOverridable() && len(set.Declared())+len(set.Others()) == 0:
 			errs = append(errs, set.Errorf(-1, "no rules: write at least one, such as limit.PerIP(time.Minute, 100)"))
 		}
 		changes[set.Name()] = set
@@ -62,7 +115,7 @@ func byName(sets []RuleSet) (changes map[string]RuleSet, errs []error) {
 func (p *Policy) under(changes map[string]RuleSet) (RuleSet, error) {
 	set, ok := changes[p.declared.Name()]
 	switch {
-	case !ok && len(p.declared.Declared()) == 0:
+	case !ok && len(p.declared.Declared())+len(p.declared.Others()) == 0:
 		return set, p.declared.Errorf(-1, "has no rules: it was declared without, so write a set of that name")
 	case !ok:
 		return p.declared, nil
@@ -70,11 +123,7 @@ func (p *Policy) under(changes map[string]RuleSet) (RuleSet, error) {
 		return set, p.declared.Unlike(set, "has other rules in code", "declare them Overridable, or choose another name")
 	}
 	set, err := set.Replacing(p.declared)
-	errs := []error{err, p.limiter.validate(set)}
-	for _, at := range p.places {
-		errs = append(errs, p.limiter.check(set, at))
-	}
-	return set, errors.Join(errs...)
+	return set, errors.Join(err, p.limiter.validate(set))
 }
 
 // noticeUndeclared warns about changed policies that the program does not declare.
@@ -83,7 +132,7 @@ func (l *Limiter) noticeUndeclared() {
 	l.mu.Lock()
 	var unknown []string
 	for name := range l.changes {
-		if l.named[name] == nil {
+		if l.named[name] == nil && !l.joins(name) {
 			unknown = append(unknown, name)
 		}
 	}
@@ -93,4 +142,14 @@ func (l *Limiter) noticeUndeclared() {
 	}
 	slices.Sort(unknown)
 	l.lines.Say(notice.Undeclared, "policies", excerpt.Some(unknown), "declared", excerpt.Some(declared))
+}
+
+// joins reports whether a declared policy is With the set of a name.
+func (l *Limiter) joins(name string) bool {
+	for _, p := range l.named {
+		if slices.ContainsFunc(p.current.Load().set.Others(), func(other RuleSet) bool { return other.Name() == name }) {
+			return true
+		}
+	}
+	return false
 }

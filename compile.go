@@ -20,7 +20,7 @@ type version struct {
 	*Policy
 	set      RuleSet
 	list     []Rule        // of the set
-	rules    []engine.Rule // without the policy of their charges
+	rules    []engine.Rule // without the policy of their charges, unless they are of another set
 	keyOf    []int         // for each rule, the index of the first rule with its resolver
 	names    []string      // for each rule
 	members  []string      // for each rule, how its member of RateLimit begins
@@ -33,6 +33,7 @@ type version struct {
 	waits, settles bool // whether a refused request may wait, and whether the answer settles a rule
 	bars           bool // whether a rule is a Ban
 	byPath, joins  bool // whether a rule is keyed by a path value, or by several resolvers
+	composed       bool // whether the set is With others
 
 	callers // how callers differ
 
@@ -45,7 +46,8 @@ type version struct {
 }
 
 func newVersion(policy *Policy, set RuleSet) *version {
-	p := &version{Policy: policy, set: set, list: set.Declared(), routes: make(map[routeID]*route), refusals: policy.limiter.refusals(set)}
+	p := &version{Policy: policy, set: set, list: set.Declared(), routes: make(map[routeID]*route), refusals: policy.limiter.refusals(set),
+		composed: set.Others() != nil}
 	index := make(map[string]int)
 	var addresses, users, costs, shows bool
 	named := set.Rules()
@@ -110,6 +112,9 @@ func (p *version) compile(i int, r *Rule) engine.Rule {
 		Charge:  core.Charge{Rule: r.Name, Quota: q, OnError: r.OnStoreError},
 		Settles: r.Settle != (rules.Settlement{}),
 		Watches: r.Shadow != nil,
+	}
+	if policy, name := p.set.Origin(i); policy != "" {
+		compiled.Charge.Policy, compiled.Charge.Rule = policy, name
 	}
 	compiled.Keeps = r.Attempts || compiled.Settles || q.Bars() || q.Algorithm == core.Distinct
 	if r.Shadow != nil {

@@ -75,7 +75,7 @@ type RuleDecision struct {
 	ResetAfter time.Duration // until the quota is full again; 0 if it is
 	Shadow     bool          // whether the rule only watched; it would have refused if it is not Allowed: see Rule.Shadow
 	Marked     bool          // whether the rule marked the request: see Refusal.Mark
-	Exempt     bool          // whether the rule exempts the request: see Rule.Exempt
+	Exempt     bool          // whether the rule exempts the request (see Rule.Exempt), or an outer set has charged its quota
 }
 
 // describe fills in what follows from what the engine has decided. A Decision is large:

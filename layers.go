@@ -68,6 +68,30 @@ func (l *layer) keep() {
 	}
 }
 
+// overlaps reports whether l and a set around it may have a quota in common since one of them
+// is With others.
+func (l *layer) overlaps() bool {
+	for o := l.outer; o != nil; o = o.outer {
+		if (l.version.composed || o.version.composed) && o.version.limiter == l.version.limiter {
+			return true
+		}
+	}
+	return false
+}
+
+// spare leaves out the rules whose quotas the sets around l have charged for the request: it
+// is charged to each once. A handler such as http.TimeoutHandler changes the response, and
+// not the header of the request.
+func (l *layer) spare(run *engine.Run) {
+	header := reflect.ValueOf(l.request.Header).Pointer()
+	for o := l.outer; o != nil; o = o.outer {
+		same := header != 0 && header == reflect.ValueOf(o.request.Header).Pointer()
+		if o.version.limiter == l.version.limiter && (same || l.answers(o)) {
+			run.Spare(&o.decision.of)
+		}
+	}
+}
+
 // giveBack gives back what the sets around l took for a request that l does not let
 // through, in one call of the store.
 func (l *layer) giveBack() {

@@ -49,6 +49,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/door"
@@ -70,10 +71,11 @@ type Limiter struct {
 	made      atomic.Uint64               // routes, so far
 	observers atomic.Pointer[[]*observer] // nil if nothing observes: see Observe
 
-	mu      sync.Mutex
-	named   map[string]*Policy       // that were declared
-	changes map[string]RuleSet       // by Change
-	routes  map[string][]policyRoute // by the name in the store
+	mu       sync.Mutex
+	named    map[string]*Policy       // that were declared
+	composed []weak.Pointer[Policy]   // others that are With named ones
+	changes  map[string]RuleSet       // by Change
+	routes   map[string][]policyRoute // by the name in the store
 }
 
 // ErrUndecided is wrapped by the errors of requests that could not be decided:

@@ -113,6 +113,27 @@ func TestMountReportsEverything(t *testing.T) {
 	assert.Empty(t, pattern, "mounted in spite of errors")
 }
 
+// TestMountWith names other sets in tags.
+func TestMountWith(t *testing.T) {
+	h := answer(200)
+	limiter, mux := New(nil, nil), http.NewServeMux()
+	mustPolicy(limiter, Named("app", Global(time.Hour, 3)))
+	require.NoError(t, limiter.Mount(mux, struct {
+		Login http.HandlerFunc `route:"GET /login" limit:"2/h per ip; with app" policy:"login"`
+		Order http.HandlerFunc `route:"GET /order" limit:"with login; with app"`
+	}{h, h}))
+	var got []int
+	for _, path := range []string{"/login", "/order", "/order", "/login"} {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		got = append(got, w.Code)
+	}
+	assert.Equal(t, []int{200, 200, 429, 429}, got)
+	assert.ErrorContains(t, limiter.Mount(mux, struct {
+		Other http.HandlerFunc `route:"GET /other" limit:"2/h per ip; with nobody"`
+	}{h}), `field Other: limit: with nobody: no policy has that name: declare limit.Named("nobody", rules…) before`)
+}
+
 func TestMountErrors(t *testing.T) {
 	h := answer(200)
 	limiter := New(nil, nil)

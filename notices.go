@@ -152,7 +152,7 @@ func (l *Limiter) noticeDecision(d *Decision) {
 // noticeTwice warns if the request was charged to a quota of this route before.
 func (l *layer) noticeTwice() {
 	for o := l.outer; o != nil; o = o.outer {
-		if o.decision.policy == nil || o.route.stored != l.route.stored {
+		if o.decision.policy == nil || o.route.stored != l.route.stored || o.version.composed || l.version.composed {
 			continue
 		}
 		if rule := l.route.shared(o.route); rule != "" {

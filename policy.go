@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"weak"
 
 	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/grammar"
@@ -25,15 +26,9 @@ type Policy struct {
 	warned   atomic.Bool  // about a second route
 	userless atomic.Int32 // see noticeUsers
 
-	// Of a named policy, under Limiter.mu.
+	// Under Limiter.mu.
 	declared RuleSet      // in code
 	places   []door.Place // where it decides
-}
-
-func newPolicy(l *Limiter, set RuleSet) *Policy {
-	p := &Policy{limiter: l, scope: set.Scope(), declared: set}
-	p.current.Store(newVersion(p, set))
-	return p
 }
 
 // policy is [Limiter.Policy] for a place, which is nil if it is not known.
@@ -49,22 +44,16 @@ func (l *Limiter) policy(set RuleSet, at *door.Place) (*Policy, error) {
 		if err := errors.Join(errs...); err != nil {
 			return nil, err
 		}
-		return newPolicy(l, set), nil
+		return l.unnamed(set, at)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.named[set.Name()]
-	if p == nil {
-		var err error
-		if p, err = l.declare(set); err != nil {
-			if at != nil {
-				err = errors.Join(err, l.check(set, *at))
-			}
-			return nil, err
+	p, err := l.namedPolicy(set)
+	if err != nil {
+		if at != nil && l.named[set.Name()] == nil {
+			err = errors.Join(err, l.check(set, *at))
 		}
-	} else if len(set.Declared()) > 0 && !set.Equal(p.declared) {
-		return nil, p.declared.Unlike(set, "already has other rules",
-			"declare the set once and share it, or choose another name")
+		return nil, err
 	}
 	if at != nil {
 		if err := p.attachLocked(*at); err != nil {
@@ -75,10 +64,69 @@ func (l *Limiter) policy(set RuleSet, at *door.Place) (*Policy, error) {
 	return p, nil
 }
 
+// namedPolicy returns the policy of a named set, which is new if the limiter has none.
+func (l *Limiter) namedPolicy(set RuleSet) (*Policy, error) {
+	p := l.named[set.Name()]
+	switch {
+	case p == nil:
+		return l.declare(set)
+	case len(set.Declared())+len(set.Others()) > 0 && !set.Equal(p.declared):
+		return nil, p.declared.Unlike(set, "already has other rules",
+			"declare the set once and share it, or choose another name")
+	}
+	return p, nil
+}
+
+// unnamed returns the policy of a set without a name.
+func (l *Limiter) unnamed(set RuleSet, at *door.Place) (*Policy, error) {
+	p := &Policy{limiter: l, scope: set.Scope(), declared: set}
+	if set.Others() != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		var err error
+		if set, err = l.joined(set); err != nil {
+			return nil, err
+		}
+	}
+	p.current.Store(newVersion(p, set))
+	if set.Others() == nil {
+		return p, nil
+	}
+	if at != nil {
+		if err := p.attachLocked(*at); err != nil {
+			return nil, err
+		}
+	}
+	l.composed = append(slices.DeleteFunc(l.composed, func(p weak.Pointer[Policy]) bool { return p.Value() == nil }), weak.Make(p))
+	return p, nil
+}
+
+// joined returns a set with the rules of the sets that it is With, which it declares.
+func (l *Limiter) joined(set RuleSet) (RuleSet, error) {
+	for _, other := range set.Others() {
+		_, changed := l.changes[other.Name()]
+		if l.named[other.Name()] == nil && !changed && len(other.Declared())+len(other.Others()) == 0 && !other.IsOverridable() {
+			continue // Join says that it is unknown
+		}
+		p, err := l.namedPolicy(other)
+		if err != nil {
+			return set, err
+		}
+		l.named[other.Name()] = p
+	}
+	return set.Join(func(other RuleSet) (RuleSet, bool) {
+		p := l.named[other.Name()]
+		if p == nil {
+			return other, false
+		}
+		return p.current.Load().set, true
+	})
+}
+
 // declare returns a new policy of a named set, with the rules of Change if it has any.
 func (l *Limiter) declare(set RuleSet) (*Policy, error) {
 	_, changed := l.changes[set.Name()]
-	if changed && len(set.Declared()) == 0 {
+	if changed && len(set.Declared())+len(set.Others()) == 0 {
 		set = set.Overridable()
 	}
 	if err := l.validate(set); err != nil {
@@ -91,6 +139,10 @@ func (l *Limiter) declare(set RuleSet) (*Policy, error) {
 		if now, err = p.under(l.changes); err != nil {
 			return nil, err
 		}
+	}
+	now, err := l.joined(now)
+	if err != nil {
+		return nil, err
 	}
 	p.current.Store(newVersion(p, now))
 	return p, nil

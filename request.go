@@ -95,7 +95,12 @@ func (l *layer) decide(served bool) error {
 			return nil
 		}
 	}
-	run := l.route.plan.Load().Begin() // not ended after a panic of the program's functions
+	plan := l.route.plan.Load()
+	overlaps := served && l.outer != nil && l.overlaps()
+	if overlaps {
+		plan = plan.Exempting()
+	}
+	run := plan.Begin() // not ended after a panic of the program's functions
 	defer func() {
 		if !served || !l.hold(run) {
 			run.End()
@@ -106,6 +111,9 @@ func (l *layer) decide(served bool) error {
 		if err := step(l, run); err != nil {
 			return err
 		}
+	}
+	if overlaps {
+		l.spare(run)
 	}
 	if run.Caller.Exempt == p.all {
 		d.Policy, d.Allowed, d.Mode, d.At = l.route.name, true, core.ModeExempt, time.Now()

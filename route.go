@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -44,7 +45,7 @@ func (p *version) newRoute(name string) *route {
 	}
 	rules := slices.Clone(p.rules)
 	for i := range rules {
-		rules[i].Charge.Policy = r.stored
+		rules[i].Charge.Policy = cmp.Or(rules[i].Charge.Policy, r.stored)
 		plans := ""
 		if of := p.list[i].Plans; len(of) > 0 {
 			plans = fmt.Sprint(of) // sorted
@@ -64,7 +65,7 @@ func (r *route) separate(p *version, other *policyRoute) (rule string) {
 	for i := range mine {
 		for j := range others {
 			a, b := &mine[i].Charge, &others[j].Charge
-			if a.Rule == b.Rule && (a.Quota != b.Quota || r.plans[i] != other.route.plans[j]) {
+			if a.Policy == r.stored && b.Policy == r.stored && a.Rule == b.Rule && (a.Quota != b.Quota || r.plans[i] != other.route.plans[j]) {
 				r.setApart(p, i)
 				other.route.setApart(other.policy, j)
 				rule = a.Rule
@@ -176,7 +177,7 @@ func (l *Limiter) register(p *version, r *route) {
 	}
 	shared := len(others) > 0 && rule == "" && r.method == "" && !strings.Contains(r.name, " ") && r.name != unmatched
 	known := slices.ContainsFunc(others, func(o policyRoute) bool { return o.policy.set.Equal(p.set) })
-	if !known && len(others) < maxPoliciesOnRoute {
+	if !known && len(others) < maxPoliciesOnRoute && p.current.Load() == p { // else this is a request from before a Change
 		l.routes[r.stored] = append(others, policyRoute{p, r})
 	}
 	l.mu.Unlock()
@@ -185,6 +186,33 @@ func (l *Limiter) register(p *version, r *route) {
 		l.lines.Say(notice.DifferentRules, "route", r.name, "rule", rule, "first", other.policy.set.String(), "second", p.set.String())
 	case shared:
 		l.lines.Say(notice.SharedPattern, "pattern", r.name, "first", others[0].policy.set.String(), "second", p.set.String())
+	}
+}
+
+// adopt gives a version of a set without a name, which Change has made since the set is With
+// others, the routes of the version before.
+func (l *Limiter) adopt(now, before *version) {
+	before.mu.RLock()
+	defer before.mu.RUnlock()
+	for _, r := range before.routes {
+		next := now.newRoute(r.name)
+		next.id, next.method, next.number = r.id, r.method, r.number
+		list := slices.Clone(next.plan.Load().Rules())
+		for i, rule := range r.plan.Load().Rules() {
+			if rule.Charge.Policy == r.stored && rule.Charge.Variant != "" && i < len(list) {
+				list[i].Charge.Variant = rule.Charge.Variant
+			}
+		}
+		next.plan.Store(l.engine.NewPlan(list, &now.usual.Terms, now.distinguishes))
+		now.routes[r.id] = next
+		now.first.CompareAndSwap(nil, next)
+		known := slices.Clone(l.routes[r.stored]) // register reads it without the lock
+		for i := range known {
+			if known[i].route == r {
+				known[i] = policyRoute{now, next}
+			}
+		}
+		l.routes[r.stored] = known
 	}
 }
 

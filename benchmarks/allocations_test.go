@@ -30,6 +30,8 @@ func TestAllocations(t *testing.T) {
 			_, _ = policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}})
 		}},
 		{"net/http", 4, request(netHTTP(twoRules))},
+		{"net/http, two rules with one of another set", 4, request(netHTTP(limit.Rules(twoRules.Rules()...).With(
+			limit.Named("app", limit.Global(time.Millisecond, 20_000)))))},
 		{"net/http, refused", 4, request(netHTTP(refusing))},
 		{"Gin", 4, request(ginWith(ginlimit.New(limit.New(nil, nil)).Limit(twoRules)))},
 		{"Gin, refused", 6, request(ginWith(ginlimit.New(limit.New(nil, nil)).Limit(refusing)))},

@@ -44,6 +44,32 @@ func Example_scope() {
 	// POST /login 429
 }
 
+func Example_scopeWith() {
+	login, show := okGin, okGin
+	router := gin.New()
+	rl := ginlimit.New(limit.New(nil, nil))
+
+	application := limit.Named("application", limit.Rule{Name: "all", Key: limit.Everyone, Limit: 3, Window: time.Hour})
+
+	router.POST("/login", rl.Limit(limit.Rules(limit.PerIP(time.Hour, 1)).With(application)), login)
+	router.GET("/reports", rl.Limit(limit.Named("reports", limit.PerIP(time.Hour, 9)).With(application)), show)
+
+	for range 2 {
+		w := send(router, "POST", "/login")
+		fmt.Println("POST /login", w.Code, w.Header().Get("RateLimit"))
+	}
+	for range 3 {
+		w := send(router, "GET", "/reports")
+		fmt.Println("GET /reports", w.Code, w.Header().Get("RateLimit"))
+	}
+	// Output:
+	// POST /login 200 "per-ip-1h";r=0;t=3600, "all";r=2;t=3600
+	// POST /login 429 "per-ip-1h";r=0;t=3600, "all";r=2;t=3600
+	// GET /reports 200 "per-ip-1h";r=8;t=3600, "all";r=1;t=3600
+	// GET /reports 200 "per-ip-1h";r=7;t=3600, "all";r=0;t=3600
+	// GET /reports 429 "per-ip-1h";r=7;t=3600, "all";r=0;t=3600
+}
+
 func Example_scopeAttempts() {
 	authenticate := func(c *gin.Context) {
 		fmt.Print("authenticated: ")

@@ -20,7 +20,10 @@ func TestStructuredFields(t *testing.T) {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	inner := limiter.Limit(limit.Named("route", limit.Rule{Name: "A.b-c_9", Key: limit.ByIP, Limit: 2, Window: 1500 * time.Millisecond},
 		limit.Per(limit.ByHeader("X-Key"), 366*24*time.Hour, 100_000)))(ok)
-	server := httptest.NewServer(limiter.Limit(limit.Named("site", limit.Global(time.Minute, 3)))(inner))
+	mux := http.NewServeMux()
+	mux.Handle("/{$}", inner)
+	mux.Handle("/free", ok)
+	server := httptest.NewServer(limiter.Limit(limit.Named("site", limit.Global(time.Minute, 3)))(mux))
 	defer server.Close()
 
 	type member struct {
@@ -32,8 +35,8 @@ func TestStructuredFields(t *testing.T) {
 		"A.b-c_9":               {q: 2},
 		"per-header-x-key-366d": {q: 100_000, w: int64(366 * 24 * 3600)},
 	}
-	for i := range 4 {
-		response, err := http.Get(server.URL)
+	for i, path := range []string{"/", "/", "/", "/free", "/free"} {
+		response, err := http.Get(server.URL + path)
 		require.NoError(t, err)
 		response.Body.Close()
 		h := response.Header
@@ -71,10 +74,13 @@ func TestStructuredFields(t *testing.T) {
 		case i < 2:
 			assert.Equal(t, http.StatusOK, response.StatusCode)
 			assert.Len(t, policy, 3, "a site and a route stack their members")
-		case i == 2: // the route refuses; the site has counted
+		case i == 2: // the route refuses, and the site gives back what it took
 			assert.Equal(t, http.StatusTooManyRequests, response.StatusCode)
 			assert.Len(t, policy, 3)
 			assert.Equal(t, "2", h.Get("Retry-After"), "1.5 s, rounded up")
+		case i == 3:
+			assert.Equal(t, http.StatusOK, response.StatusCode)
+			assert.Len(t, policy, 1)
 		default: // the site refuses, before the route is asked
 			assert.Equal(t, http.StatusTooManyRequests, response.StatusCode)
 			assert.Len(t, policy, 1)

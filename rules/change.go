@@ -7,8 +7,11 @@ import (
 )
 
 // Equal reports whether two sets have the same rules, by what they say and by their
-// functions.
-func (s Set) Equal(t Set) bool { return slices.EqualFunc(s.rules, t.rules, Rule.equal) }
+// functions, and are With sets of the same names.
+func (s Set) Equal(t Set) bool {
+	return slices.EqualFunc(s.rules, t.rules, Rule.equal) && slices.Equal(s.from, t.from) &&
+		slices.EqualFunc(s.with, t.with, func(a, b Set) bool { return a.name == b.name })
+}
 
 // Replacing returns s in place of a declared set: its rules get the Cost, Settle and
 // Fallback of the declared rules of the same names, unless they have their own. The error

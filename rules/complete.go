@@ -12,8 +12,11 @@ func Complete(text string) (list []string) {
 	i := strings.LastIndexAny(text, " \t\n;") + 1
 	before, begun := text[:i], text[i:]
 	had := strings.Fields(before[strings.LastIndexAny(before, ";\n")+1:])
+	if len(had) == 0 && begun != "" && strings.HasPrefix(with, begun) {
+		return []string{before + with}
+	}
 	global := len(had) > 1 && had[1] == "global"
-	if !global && (len(had) < 3 || had[1] != "per") {
+	if !global && (len(had) < 3 || had[1] != "per") || had[0] == with {
 		return nil
 	}
 	propose := func(word string) {

@@ -18,7 +18,8 @@ import (
 //
 //	5/2s per ip; 1000/1m global; login: 20/1h per user or ip
 //
-//	rules  = rule *( ";" rule )         a line break means the same as ";"
+//	rules  = part *( ";" part )         a line break means the same as ";"
+//	part   = rule | "with" policy
 //	rule   = [ name ":" ] count "/" window ( "global" | "per" key ) *word
 //	count  = digits [ "k" | "M" ]
 //	window = a Go duration that also knows d, or one of s m h d alone,
@@ -35,6 +36,10 @@ import (
 //	         "plan" name count | "reserve" name count | "exempt" exemption
 //	refusal = "429" | "503" | "redirect" location [ "302" | "303" | "307" ] |
 //	         "degrade" | "mark" | "wait" duration [ "waiters" count ]
+//
+// "with" adds the rules of another policy, by its name: see [Set.With].
+//
+//	5/2s per ip; with app
 //
 // "and" is [KeyResolver.And] and binds tighter than "or", which is [KeyResolver.Or].
 //
@@ -98,11 +103,14 @@ func (r Rule) String() string {
 }
 
 // String returns s in the text grammar: "5/2s per ip; 1000/1m global". The
-// name given by limit.Named is not part of it.
+// name given by limit.Named is not part of it, and of other sets only their names are.
 func (s Set) String() string {
-	texts := make([]string, len(s.rules))
-	for i, r := range s.rules {
-		texts[i] = r.String()
+	var texts []string
+	for _, r := range s.rules[:s.own()] {
+		texts = append(texts, r.String())
+	}
+	for _, other := range s.with {
+		texts = append(texts, with+" "+other.name)
 	}
 	return strings.Join(texts, "; ")
 }
@@ -158,6 +166,13 @@ func (s *Set) read(text string, f *Functions) error {
 	var errs []error
 	for first := true; first || !r.Blank(); first = false {
 		r.Blank()
+		if r.Peek() == with {
+			if err := set.readWith(r); err != nil {
+				errs = append(errs, set.misread(err))
+				r.SkipRule()
+			}
+			continue
+		}
 		if len(set.at) == core.MaxCharges {
 			errs = append(errs, set.misread(r.Errorf("at most %d rules", core.MaxCharges)))
 			break
@@ -178,6 +193,20 @@ func (s *Set) read(text string, f *Functions) error {
 	}
 	*s = set
 	return nil
+}
+
+// with begins the part of a text that names another policy.
+const with = "with"
+
+func (s *Set) readWith(r *grammar.Reader) error {
+	at := r.At
+	r.Next()
+	name, err := r.Name("the name of a policy after with")
+	if err != nil {
+		return err
+	}
+	s.with, s.withAt = append(s.with, New(ScopeNamed, name, nil)), append(s.withAt, at)
+	return r.EndOfRule(`";" and another rule, since with names one policy`)
 }
 
 // misread returns an error of the grammar as one of the text of s.

@@ -152,8 +152,11 @@ type Set struct {
 
 	overridable bool
 
-	text string // that the rules were read from, or ""
-	at   []int  // the offsets of the rules in the text
+	with []Set    // see With
+	from []origin // of the last rules, which are of other sets: see Join
+
+	text       string // that the rules were read from, or ""
+	at, withAt []int  // the offsets of the rules in the text, and of what with says
 }
 
 // A Scope says which requests share the quotas of a set.
@@ -210,10 +213,17 @@ func (s Set) Rules() []Rule {
 
 // Derive returns a set of the same scope in which f has changed each rule. The
 // suffix is added to the names of the set and of its rules, so that the new set has
-// quotas of its own. The error is what is wrong with the original. Package throttle
-// derives rules of bytes from rules.
+// quotas of its own, and so are the sets that it is With. The error is what is wrong with
+// the original. Package throttle derives rules of bytes from rules.
 func (s Set) Derive(suffix string, f func(Rule) Rule) (Set, error) {
 	derived := Set{scope: s.scope, name: s.name, rules: make([]Rule, len(s.rules))}
+	for _, other := range s.with {
+		other, err := other.Derive(suffix, f)
+		if err != nil && len(other.rules) > 0 {
+			return derived, err
+		}
+		derived.with = append(derived.with, other)
+	}
 	if s.scope == ScopeNamed {
 		derived.name += suffix
 	}

@@ -104,12 +104,18 @@ func (s Set) Validate() error {
 	if s.scope == ScopeNamed && !grammar.ValidName(s.name) {
 		p.addf("policy name %q: write 1 to %d letters, digits, '.', '_' or '-' (so that it cannot be a route)", s.name, grammar.MaxName)
 	}
-	if len(s.rules) == 0 && !s.overridable {
+	if len(s.rules) == 0 && s.with == nil && !s.overridable {
 		p.addf("no rules: write at least one, such as limit.PerIP(time.Minute, 100)")
 	}
-	if len(s.rules) > core.MaxCharges {
+	switch {
+	case len(s.rules) <= core.MaxCharges:
+	case len(s.from) > 0:
+		p.addf("%d rules with those of %s: a request is decided by at most %d; put one of the sets around the others, on a group",
+			len(s.rules), s.from[0].policy, core.MaxCharges)
+	default:
 		p.addf("%d rules: a request is decided by at most %d; split the policy over a group and its routes", len(s.rules), core.MaxCharges)
 	}
+	s.checkWith(p)
 	strikes := func(r Rule) bool { return !r.bars() || r.Settle != (Settlement{}) || r.Cost != (Cost{}) }
 	if len(s.rules) > 0 && !slices.ContainsFunc(s.rules, strikes) {
 		p.addf("rules %s: nothing can strike: "+

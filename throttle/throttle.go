@@ -92,6 +92,9 @@ func New(limiter *limit.Limiter, set limit.RuleSet, options *Options) (*Throttle
 			"bodies %d: write throttle.Downloads, throttle.Uploads or throttle.Both", t.options.Of)})
 		t.options.Of = Downloads
 	}
+	if set.Others() != nil {
+		errs = append(errs, set.Errorf(-1, "a Throttle waits for the rules of one set: leave out With, and put a Throttle of each set on the route"))
+	}
 	var invalid error
 	t.rules, invalid = set.Derive(suffixes[t.options.Of], func(r limit.Rule) limit.Rule {
 		for _, problem := range problems(r) {

@@ -145,6 +145,7 @@ func Run(t *testing.T, framework Framework) {
 		{"layers", s.layers},
 		{"layers that keep", s.layersKeep},
 		{"layers of requests of handlers", s.layersOfHandlers},
+		{"sets with others", s.withOthers},
 		{"charged twice", s.chargedTwice},
 		{"missing path value", s.missingPathValue},
 		{"unmatched", s.unmatched},

@@ -10,7 +10,9 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -114,7 +116,9 @@ func (c *caller) check(cmd *cobra.Command, path string, earlier *policyfile.File
 	}
 	ended, end := context.WithCancel(context.Background())
 	end() // the file is not followed
-	if err := policies.Follow(ended, limit.New(nil, options)); err != nil {
+	limiter := limit.New(nil, options)
+	declared := declareOthers(limiter, f)
+	if err := policies.Follow(ended, limiter); err != nil {
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: valid, sha256 %s, policies %d", path, policies.Status().Sum, len(f.Policies()))
@@ -122,9 +126,27 @@ func (c *caller) check(cmd *cobra.Command, path string, earlier *policyfile.File
 		fmt.Fprint(cmd.OutOrStdout(), ": programs limit nothing by it")
 	}
 	fmt.Fprintln(cmd.OutOrStdout())
+	for _, name := range declared {
+		fmt.Fprintf(cmd.ErrOrStderr(), "with %s: the program must declare the policy, since the file does not have it\n", name)
+	}
 	warnings.WriteTo(cmd.ErrOrStderr())
 	lifts(cmd.ErrOrStderr(), f, earlier)
 	return nil
+}
+
+// declareOthers declares the policies that those of a file are with and that it does not have,
+// as a program does, with a rule that stands for theirs. It returns their names.
+func declareOthers(l *limit.Limiter, f *policyfile.File) (names []string) {
+	for _, p := range f.Policies() {
+		for _, other := range p.Rules.Others() {
+			if len(other.Declared())+len(other.Others()) > 0 || slices.Contains(names, other.Name()) {
+				continue
+			}
+			names = append(names, other.Name())
+			_, _ = l.Policy(limit.Named(other.Name(), limit.Global(time.Second, 1))) // the name is valid
+		}
+	}
+	return names
 }
 
 // withoutTime leaves the time and the level out of lines that are not in a log.

@@ -64,6 +64,16 @@ func TestCheck(t *testing.T) {
 	assert.Contains(t, problem, "limitctl check policy.yaml")
 }
 
+// TestCheckWith checks a file whose policy is with one of the program.
+func TestCheckWith(t *testing.T) {
+	text := "version: 1\npolicies:\n  login: {routes: [POST /login], rules: 5/1m per header X-Key; with app}\n"
+	code, out, problem := run(t, "check", file(t, text))
+	assert.Contains(t, out, "valid")
+	assert.Equal(t, []any{0, "with app: the program must declare the policy, since the file does not have it\n"}, []any{code, problem})
+	_, problem = exits(t, 1, "check", file(t, text+"  app: {rules: 5/1m per path id}\n"))
+	assert.Contains(t, problem, `:3:20: route "POST /login" has no {id}`)
+}
+
 // TestCheckWarnings checks what is valid, and admits more than before or than it seems.
 func TestCheckWarnings(t *testing.T) {
 	none, good := file(t, "version: 1\npolicies: none\n"), file(t, valid)

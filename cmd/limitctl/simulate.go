@@ -182,9 +182,13 @@ func readPolicy(path string, o *replay.Options, notes *[]string) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range f.Policies() {
-		if len(p.Routes) == 0 {
+	policies := f.Policies()
+	for _, p := range policies {
+		if len(p.Routes) == 0 && !replayedWith(policies, p.Name) {
 			*notes = append(*notes, fmt.Sprintf("policy %q of %s has no routes, since code attaches it: it is not replayed; to see what it would do, write its routes into a copy of the file", p.Name, path))
+			continue
+		}
+		if len(p.Routes) == 0 {
 			continue
 		}
 		o.Policies = append(o.Policies, replay.Policy{Name: p.Name, Routes: p.Routes, Rules: p.Rules})
@@ -200,6 +204,13 @@ func readPolicy(path string, o *replay.Options, notes *[]string) error {
 		o.Bar = barred.Bar
 	}
 	return nil
+}
+
+// replayedWith reports whether a policy with routes is with the one of a name.
+func replayedWith(policies []policyfile.Policy, name string) bool {
+	return slices.ContainsFunc(policies, func(p policyfile.Policy) bool {
+		return len(p.Routes) > 0 && slices.ContainsFunc(p.Rules.Others(), func(other limit.RuleSet) bool { return other.Name() == name })
+	})
 }
 
 // write prints the report.

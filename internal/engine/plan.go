@@ -2,6 +2,7 @@ package engine
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -29,6 +30,9 @@ type Plan struct {
 	number uint64
 	rules  []Rule
 	usual  *Terms
+
+	arranged  bool                 // whether runs may leave rules out
+	exempting atomic.Pointer[Plan] // see Exempting
 
 	prepare []func(*Run)       // before the store is asked
 	steps   []func(*Run) error // each time it is asked
@@ -77,6 +81,7 @@ func (e *Engine) NewPlan(rules []Rule, usual *Terms, distinguishes bool) *Plan {
 		settles = settles || r.Settles
 		p.waits = p.waits || r.Wait > 0
 	}
+	p.arranged = arranged
 	if arranged {
 		p.prepare = append(p.prepare, (*Run).agree, (*Run).divide)
 	}
@@ -98,6 +103,18 @@ func (e *Engine) NewPlan(rules []Rule, usual *Terms, distinguishes bool) *Plan {
 	}
 	p.renewals.setUp(e.Store, rules)
 	return p
+}
+
+// Exempting returns a plan of the same rules whose runs may exempt the caller from some.
+func (p *Plan) Exempting() *Plan {
+	if p.arranged {
+		return p
+	}
+	if other := p.exempting.Load(); other != nil {
+		return other
+	}
+	p.exempting.CompareAndSwap(nil, p.engine.NewPlan(p.rules, p.usual, true))
+	return p.exempting.Load()
 }
 
 // Waits reports whether a refused request may wait.

@@ -136,6 +136,23 @@ func (r *Run) divide() {
 	r.asks[0] = core.Ask{Charges: r.some}
 }
 
+// Spare exempts the caller from the rules whose quotas a decision has charged for the same
+// request. It is for runs of [Plan.Exempting].
+func (r *Run) Spare(d *Decision) {
+	if !d.Allowed || d.plan == nil {
+		return
+	}
+	for i := range r.Charges {
+		mine := r.plan.Charge(i, r.Charges[i].Key, r.Caller.Terms)
+		for j := range d.plan.rules {
+			other := d.plan.Charge(j, d.Key(j), d.Caller.Terms)
+			if mine.SameState(&other) && mine.Key == other.Key && !d.Caller.Exempts(j) {
+				r.Caller.Exempt |= 1 << i
+			}
+		}
+	}
+}
+
 // pending returns what the store is asked: what watches only the first time, since a
 // request counts there once, however often it asks.
 func (r *Run) pending() []core.Ask {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -176,6 +177,21 @@ func (p *page) kind(policy, rule string) string {
 	return ""
 }
 
+// origin returns the policy and the rule whose limits those of an action are: of another set,
+// if the policy is With it.
+func (p *page) origin(a *action) (policy, rule string) {
+	for name, set := range operate.Policies(p.limiter) {
+		i := slices.IndexFunc(set.Rules(), func(r limit.Rule) bool { return r.Name == a.Rule })
+		if name != a.Policy || i < 0 {
+			continue
+		}
+		if policy, rule = set.Origin(i); policy != "" {
+			return policy, rule
+		}
+	}
+	return a.Policy, a.Rule
+}
+
 func (p *page) unban(ctx context.Context, v viewer, a *action) (string, error) {
 	entry, shown := a.Entry, a.Entry
 	if a.ID != "" {
@@ -207,7 +223,8 @@ func (p *page) override(ctx context.Context, v viewer, a *action) (string, error
 	if p.kind(a.Policy, a.Rule) == "" {
 		return "", problemf(http.StatusNotFound, "policy %q has no rule %q: send names of the list of policies", excerpt(a.Policy, 100), excerpt(a.Rule, 64))
 	}
-	o := overrides.Override{Policy: a.Policy, Rule: a.Rule, Key: key, Limit: a.Limit, Reason: a.Reason}
+	o := overrides.Override{Key: key, Limit: a.Limit, Reason: a.Reason}
+	o.Policy, o.Rule = p.origin(a)
 	if err := p.options.Overrides.Set(ctx, o, d, by(v)); err != nil {
 		return "", err
 	}
@@ -219,7 +236,8 @@ func (p *page) unoverride(ctx context.Context, v viewer, a *action) (string, err
 	if err != nil {
 		return "", err
 	}
-	if err := p.options.Overrides.Remove(ctx, a.Policy, a.Rule, key, by(v)); err != nil {
+	policy, rule := p.origin(a)
+	if err := p.options.Overrides.Remove(ctx, policy, rule, key, by(v)); err != nil {
 		if errors.Is(err, overrides.ErrNone) {
 			return "", problemf(http.StatusNotFound, "%s has no override in %s: send one of the list of overrides", p.name(a, key), excerpt(a.Rule, 64))
 		}

@@ -40,6 +40,8 @@ func serveOn(t *testing.T, addr string, hide bool) shared {
 	mux.Handle("/limits/", livepage.Handler(limiter, &livepage.Options{Authorize: as, Bans: bans, Overrides: o, HideKeys: hide}))
 	mux.Handle("POST /login", limiter.Limit(limit.Rules(limit.PerIP(time.Minute, 100), limit.PerUser(time.Minute, 2),
 		limit.Per(limit.ByHeader("X-Api-Key"), time.Hour, 50)))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	mux.Handle("POST /order", limiter.Limit(limit.Rules(limit.PerIP(time.Minute, 100)).With(
+		limit.Named("users", limit.PerUser(time.Minute, 1))))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	s := &service{Server: httptest.NewServer(mux), limiter: limiter}
 	t.Cleanup(s.Close)
 	return shared{s}
@@ -54,6 +56,27 @@ func (s shared) login(t *testing.T, user string) int {
 func (s shared) change(t *testing.T, action, body string) (int, string) {
 	t.Helper()
 	return s.send(t, "POST", "/limits/"+action, body, "X-Who", "ann", "Content-Type", "application/json")
+}
+
+// TestOverrideOfAnotherSet changes a limit of a set where another one is With it.
+func TestOverrideOfAnotherSet(t *testing.T) {
+	s := serveOn(t, redistest.Launch(t).Addr, false)
+	order := func() int {
+		status, _ := s.send(t, "POST", "/order", "", "X-User", "dora")
+		return status
+	}
+	require.Equal(t, []int{200, 429}, []int{order(), order()})
+	key := `"policy":"POST /order","rule":"per-user-1m","key":"dora"`
+	status, body := s.change(t, "override", `{`+key+`,"limit":2,"seconds":3600}`)
+	require.Equal(t, 200, status, body)
+	require.Eventually(t, func() bool { return order() == 200 }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		state, _ := s.stateAs(t, "bob")
+		list := state["overrides"].([]any)
+		return len(list) == 1 && at(t, list[0], "policy") == "users"
+	}, 5*time.Second, 10*time.Millisecond)
+	status, body = s.change(t, "unoverride", `{`+key+`}`)
+	require.Equal(t, 200, status, body)
 }
 
 // TestBansAndOverrides bans clients and changes limits from the page of one instance. The

@@ -78,10 +78,9 @@ func (p *Policies) with(f *File) []limit.RuleSet {
 // know other users than limit.Options.Caller, and Handler is none.
 func (p *Policies) check(v version) error {
 	var errs []error
-	routed := false
+	routed := v.routed()
 	for i := range v.policies {
-		if policy := &v.policies[i]; len(policy.routes) > 0 {
-			routed = true
+		if policy := &v.policies[i]; routed[policy.name] {
 			errs = append(errs, operate.Validate(p.limiter, policy.set))
 		}
 	}
@@ -89,7 +88,7 @@ func (p *Policies) check(v version) error {
 	v.misplaced(&d, errors.Join(errs...))
 	entries := slices.Concat(v.exempt, v.barred)
 	i := slices.IndexFunc(entries, func(e entry) bool { return e.IsUser() })
-	if routed && i >= 0 && operate.Validate(p.limiter, limit.Rules(limit.PerUser(time.Minute, 1))) != nil {
+	if len(routed) > 0 && i >= 0 && operate.Validate(p.limiter, limit.Rules(limit.PerUser(time.Minute, 1))) != nil {
 		d.wrongIn(entries[i].node, 0, "no user resolver: set Caller.User of limit.Options")
 	}
 	return d.err()
@@ -98,11 +97,11 @@ func (p *Policies) check(v version) error {
 // attach declares the policies that have routes, unless the program has, and keeps the
 // rules of those that only routes attach.
 func (p *Policies) attach(s *state) error {
-	declared := operate.Declared(p.limiter)
+	declared, routed := operate.Declared(p.limiter), s.routed()
 	for i := range s.policies {
 		policy := &s.policies[i]
 		_, ours := p.attached[policy.name]
-		if ours || len(policy.routes) > 0 && !slices.Contains(declared, policy.name) {
+		if ours || routed[policy.name] && !slices.Contains(declared, policy.name) {
 			p.attached[policy.name] = policy.set
 		}
 		if len(policy.routes) == 0 {

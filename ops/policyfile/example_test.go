@@ -55,7 +55,7 @@ func TestPage(t *testing.T) {
 	_, wrong := policyfile.Parse("policy.yaml", []byte(strings.Replace(files[0], "20/1h", "20/1x", 1)))
 	require.Error(t, wrong)
 	console := strings.Join(blocks(t, "console"), "\n")
-	require.Len(t, files, 4)
+	require.Len(t, files, 5)
 	plans, err := policyfile.Parse("plans.yaml", []byte(files[2]))
 	require.NoError(t, err)
 	api := httptest.NewRequest("GET", "/api/x", nil)

@@ -151,7 +151,7 @@ func (e *explanation) policy(r *http.Request) {
 func (e *explanation) rules(p *policy, r *http.Request) {
 	var decided []limit.RuleDecision
 	e.options.Observe = func(_ *http.Request, d limit.Decision, _ error) { decided = slices.Collect(d.Rules()) }
-	bound, err := limit.New(nil, &e.options).Policy(p.set)
+	bound, err := limit.New(nil, &e.options).Policy(p.set.Resolve(e.named))
 	if err != nil {
 		d := decoder{source: e.source}
 		e.misplaced(&d, err)
@@ -162,14 +162,24 @@ func (e *explanation) rules(p *policy, r *http.Request) {
 		return
 	}
 	_ = bound.Serve(unsent{}, r, limit.Request{}, http.NotFoundHandler()) // which gives nothing that could be wrong
-	for i, rule := range p.set.Rules() {
-		place := p.own.Errorf(i, "here")
-		e.line("  %s (%s)", place.Rule, e.source.at(p.rules.at(place.Offset)))
+	joined, _ := e.joined(p)
+	of, first := p, 0 // the policy that a rule is of, and its first rule
+	for i, rule := range joined.Rules() {
+		name, own := joined.Origin(i)
+		if name != "" && name != of.name {
+			of, first = &e.policies[slices.IndexFunc(e.policies, func(p policy) bool { return p.name == name })], i
+			e.line("  with %s:", name)
+		}
+		place := of.own.Errorf(i-first, "here")
+		e.line("  %s (%s)", place.Rule, e.source.at(of.rules.at(place.Offset)))
 		d := &limit.RuleDecision{Exempt: true} // as all are that are not decided
 		if i < len(decided) {
 			d = &decided[i]
 		}
-		e.rule(p.name, &rule, d)
+		if name != "" {
+			rule.Name = own
+		}
+		e.rule(of.name, &rule, d)
 	}
 }
 
@@ -207,7 +217,7 @@ func (e *explanation) limit(policy string, rule *limit.Rule, r *limit.RuleDecisi
 		why = ": the rule has no limit for plan " + e.plan
 	}
 	text := fmt.Sprintf("%d%s", usual, why)
-	if e.options.Override != nil && e.options.Override(policy, r.Name, r.Key) != 0 {
+	if e.options.Override != nil && e.options.Override(policy, rule.Name, r.Key) != 0 {
 		text = fmt.Sprintf("%d: an override of the key; without it %s", r.Limit, text)
 	}
 	return text

@@ -38,6 +38,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -138,17 +139,61 @@ type Policy struct {
 	Rules  limit.RuleSet
 }
 
-// Policies returns the policies of the file, in its order. To put those of an embedded
-// file in force, give their Rules to [operate.Change].
+// Policies returns the policies of the file, in its order. Sets that they are With have the
+// rules of the file. To put the policies of an embedded file in force, give their Rules to
+// [operate.Change].
 func (f *File) Policies() []Policy {
 	policies := make([]Policy, len(f.policies))
 	for i, p := range f.policies {
-		policies[i] = Policy{Name: p.name, Rules: p.set}
+		policies[i] = Policy{Name: p.name, Rules: p.set.Resolve(f.named)}
 		for _, r := range p.routes {
 			policies[i].Routes = append(policies[i].Routes, r.pattern)
 		}
 	}
 	return policies
+}
+
+// named returns the set of a policy, or nil.
+func (f *File) named(name string) *limit.RuleSet {
+	if i := slices.IndexFunc(f.policies, func(p policy) bool { return p.name == name }); i >= 0 {
+		return &f.policies[i].set
+	}
+	return nil
+}
+
+// joined returns the rules of a policy together with those of the policies that it is With,
+// or none if one of them is not in the file.
+func (f *File) joined(p *policy) (limit.RuleSet, error) {
+	return p.set.Join(func(other limit.RuleSet) (limit.RuleSet, bool) {
+		if set := f.named(other.Name()); set != nil {
+			return *set, true
+		}
+		return other, true
+	})
+}
+
+// routed returns the names of the policies that decide on routes of the file: those with
+// routes, and those that they are With.
+func (f *File) routed() map[string]bool {
+	names := make(map[string]bool)
+	var add func(p *policy)
+	add = func(p *policy) {
+		if names[p.name] {
+			return
+		}
+		names[p.name] = true
+		for _, other := range p.set.Others() {
+			if i := slices.IndexFunc(f.policies, func(p policy) bool { return p.name == other.Name() }); i >= 0 {
+				add(&f.policies[i])
+			}
+		}
+	}
+	for i := range f.policies {
+		if len(f.policies[i].routes) > 0 {
+			add(&f.policies[i])
+		}
+	}
+	return names
 }
 
 // Lists returns exempt and barred, each nil if it has no entries.
@@ -194,6 +239,6 @@ var schema []byte
 // Schema returns the JSON Schema of policy files, for editors and other programs. It
 // admits all valid files, and some invalid ones: see [Parse].
 func Schema() []byte {
-	words, _ := json.Marshal("The words after the key:\n" + rules.Words())
+	words, _ := json.Marshal("The words after the key:\n" + rules.Words() + "Instead of a rule, with NAME adds the rules of another policy.")
 	return bytes.Replace(schema, []byte(`"WORDS"`), words, 1)
 }

@@ -27,7 +27,9 @@ func (d *decoder) routes(f *File) {
 	owners := make(map[string]owner)
 	for i := range f.policies {
 		p := &f.policies[i]
-		values := pathValues(p.set)
+		joined, err := f.joined(p)
+		d.misread(p.rules, err)
+		values := pathValues(joined)
 		for j := range p.routes {
 			r := &p.routes[j]
 			r.values = values

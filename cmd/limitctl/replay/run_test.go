@@ -279,6 +279,29 @@ func TestScope(t *testing.T) {
 	assert.Equal(t, "example.com/x", result.Routes[0].Route)
 }
 
+// TestWith replays policies that share the quota of a third one.
+func TestWith(t *testing.T) {
+	app := limit.Named("app", limit.Rule{Name: "all", Key: limit.ByIP, Limit: 3, Window: time.Minute})
+	group := limit.Named("group", limit.PerIP(time.Minute, 4)).With(app)
+	hits := []hit{{at: 0, ip: "1.1.1.1", request: "GET /x"}, {at: 1, ip: "1.1.1.1", request: "GET /x"}, {at: 2, ip: "1.1.1.1", request: "GET /y"},
+		{at: 3, ip: "1.1.1.1", request: "GET /y"}, {at: 4, ip: "1.1.1.1", request: "GET /z"}}
+	result := replayed(t, hits, &Options{Policies: []Policy{
+		{Routes: []string{"GET /x"}, Rules: limit.Named("x", limit.PerIP(time.Minute, 1)).With(app)},
+		{Routes: []string{"GET /y"}, Rules: limit.Named("y").With(group, app)},
+		{Routes: []string{"GET /z"}, Rules: group},
+	}})
+	assert.EqualValues(t, 2, result.Refused, "the second of x takes nothing from the others; z is one too many for app")
+	names := make(map[string][]string)
+	for _, p := range result.Policies {
+		for _, r := range p.Rules {
+			names[p.Name] = append(names[p.Name], fmt.Sprint(r.Name, " ", r.Refused))
+		}
+	}
+	assert.Equal(t, map[string][]string{"GET /x": {"per-ip-1m 1", "all 0"}, "GET /y": {"per-ip-1m 0", "all 0"}, "GET /z": {"per-ip-1m 0", "all 1"}}, names)
+	_, err := Run(t.Context(), logOf(nil), &Options{Policies: []Policy{{Name: "x", Rules: limit.MustParse("1/1s global; with app")}}})
+	assert.ErrorContains(t, err, `policy "x": limit: with app: no policy has that name`)
+}
+
 // TestUnreplayable checks rules that a log cannot decide, shadows, bans, and the
 // program's own lists.
 func TestUnreplayable(t *testing.T) {

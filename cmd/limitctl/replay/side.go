@@ -27,9 +27,10 @@ type side struct {
 	adapter  adapter.Adapter[*side]
 	now      int64 // the clock of the store
 	mux      *http.ServeMux
-	always   []*bound // policies without routes
-	bound    []*bound // all, in their order
-	overflow int64    // decisions on a quota that keys share
+	always   []*bound                 // policies without routes
+	bound    []*bound                 // all, in their order
+	sets     map[string]limit.RuleSet // that have a name, as they are replayed
+	overflow int64                    // decisions on a quota that keys share
 
 	// Of the current request.
 	event   *event
@@ -59,7 +60,7 @@ type ruleCount struct {
 
 // newSide binds the policies of options. The error joins one for each thing wrong with them.
 func newSide(o *Options, r *run) (*side, error) {
-	s := &side{mux: http.NewServeMux()}
+	s := &side{mux: http.NewServeMux(), sets: make(map[string]limit.RuleSet)}
 	s.layers.Store = memstore.New(&memstore.Options{MaxKeys: r.options.MaxKeys, Now: func() int64 { return s.now }})
 	store := core.Store(s.layers.Store)
 	if len(o.Policies) > 1 && slices.ContainsFunc(o.Policies, func(p Policy) bool { return len(p.Routes) == 0 }) {
@@ -88,10 +89,15 @@ func (s *side) bind(p *Policy, r *run) error {
 		pattern = p.Routes[0]
 	}
 	b := &bound{PolicyResult: PolicyResult{Name: cmp.Or(p.Name, pattern, p.Rules.String()), Routes: p.Routes}}
-	texts := strings.Split(p.Rules.String(), "; ")
-	for i, rule := range p.Rules.Rules() {
+	joined, err := p.Rules.Join(func(other limit.RuleSet) (limit.RuleSet, bool) {
+		return other, len(other.Declared())+len(other.Others()) > 0
+	})
+	if err != nil {
+		return fmt.Errorf("policy %q: %w", b.Name, err)
+	}
+	for i, rule := range joined.Rules() {
 		c := &ruleCount{keys: newTop(r.options.Top), key: syntaxOf(rule.Key), charged: staysCharged(rule), leaves: !bans(rule)}
-		c.Name, c.Rule = rule.Name, texts[min(i, len(texts)-1)]
+		c.Name, c.Rule = rule.Name, joined.Declared()[i].String()
 		if !leases(rule) {
 			c.sought = r.presence.seek(c.key)
 		}
@@ -102,7 +108,7 @@ func (s *side) bind(p *Policy, r *run) error {
 	if err != nil {
 		return err
 	}
-	if b.policy, err = s.adapter.Bind(s.limiter, pattern, rules); err != nil {
+	if b.policy, err = s.adapter.Bind(s.limiter, pattern, s.once(rules)); err != nil {
 		return fmt.Errorf("policy %q: %w", b.Name, err)
 	}
 	s.bound = append(s.bound, b)
@@ -116,6 +122,30 @@ func (s *side) bind(p *Policy, r *run) error {
 		}
 	}
 	return nil
+}
+
+// once returns a set with the first one of each name in place of others, which have other
+// functions: a set with others shares their quotas.
+func (s *side) once(set limit.RuleSet) limit.RuleSet {
+	if known, ok := s.sets[set.Name()]; ok && known.String() == set.String() {
+		return known
+	}
+	set = set.Resolve(func(name string) *limit.RuleSet {
+		for _, other := range set.Others() {
+			if other.Name() == name {
+				other = s.once(other)
+				return &other
+			}
+		}
+		if known, ok := s.sets[name]; ok {
+			return &known
+		}
+		return nil
+	})
+	if set.Name() != "" {
+		s.sets[set.Name()] = set
+	}
+	return set
 }
 
 func leases(r limit.Rule) bool { _, ok := r.Algorithm.(limit.Concurrency); return ok }

@@ -125,6 +125,9 @@ func New(client redis.UniversalClient, policies []Policy, o Options) (l *Limits,
 // of a key: who is exempt, and what is left to higher classes.
 func (l *Limits) bind(p *policy) (err error) {
 	list := p.Rules.Rules()
+	if len(list) == 0 && p.Rules.Others() != nil {
+		return nil // those are policies of their own
+	}
 	for i := range list {
 		r := &list[i]
 		r.Reserve, r.Exempt = nil, nil
