@@ -12,7 +12,7 @@ import (
 // of the cost of a lone decision is what the script defines anew in every call. The
 // result decides as the text does. The rules go by the lines of the text:
 //
-//   - Lines of comments are left out, and "-- @extra", "-- @several" or "-- @debt" at the end of a line.
+//   - Lines of comments are left out, and "-- @extra", "-- @several", "-- @debt" or "-- @take" at the end of a line.
 //   - A call of a function that is marked "-- @rare" becomes a function expression,
 //     so that it is defined only where it is reached.
 //   - A line that ends in "-- @inline" becomes the body of the function that it calls.
@@ -45,7 +45,7 @@ func flatten(text string) string {
 
 var (
 	commentLine = regexp.MustCompile(`(?m)^ *--(?: [^@].*|| @(?:needs|value|returned).*)\n`)
-	marked      = regexp.MustCompile(` -- @(?:extra|several|debt)\n`)
+	marked      = regexp.MustCompile(` -- @(?:extra|several|debt|take)\n`)
 	definition  = regexp.MustCompile(`(?ms)^(-- @rare\n)?(local )?function ([\w.]+)\(([^)\n]*)\)(?:\n(.*?)^| ([^\n]*) )end\n`)
 	eachLine    = regexp.MustCompile(`(?m)^ *(?:if rule\.as\.\w+ then |(\w+) = )?rule\.as\.(\w+)\((.*?)\)(?: end)? -- @each\n`)
 	inlineLine  = regexp.MustCompile(`(?m)^ *([\w.]+)\((.*?)\) -- @inline\n`)

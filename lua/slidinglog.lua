@@ -73,7 +73,7 @@ end
 
 function log.prepare(rule, params)
   rule.head = params
-  if rule.limit > 128 then rule.as = large end
+  if rule.limit > 128 then rule.as = large end -- @take
 end
 
 function log.load(rule, now)
@@ -171,9 +171,9 @@ function log.charge(rule, value, now, n, at)
 end
 
 -- @return
--- Gives back the units of a time. Units ahead of now stay as they are: the next decision
--- dates them now.
-function log.give_back(value, r, now)
+-- @rare
+-- give_back of a value in any form
+local function give_back_mixed(value, r, now)
   local ticks, width, newest, limit, window = ticks_of(value)
   if not ticks then return nil, WRONG_VALUE end
   if r.at > now or now - r.at >= window then return 0 end
@@ -184,4 +184,40 @@ function log.give_back(value, r, now)
   local last = sub(ticks, -width)
   newest = newest - (newest - (width == 4 and u32(last, 1) or u48(last, 1))) % (width == 4 and 4294967296 or 281474976710656)
   return given, value_of(limit, window, ticks, newest, byte(value, 1) >= RING_SHORT and 0 or STRING_MOST)
+end
+
+-- Gives back the units of a time. Units ahead of now stay as they are: the next decision
+-- dates them now.
+function log.give_back(value, r, now)
+  local head, width, at, cost = r.head, r.short and 4 or 6, r.at, r.cost
+  local first, last = #head + 1, #value - 6
+  local size = last - first
+  if size < 0 or size % width ~= 0 or size >= STRING_MOST*width or size >= r.limit*width or sub(value, 1, first - 1) ~= head then
+    return give_back_mixed(value, r, now)
+  end
+  local tick = sub(be56(at), 8 - width)
+  local newest = newest_of(value, width)
+  if newest > now then return give_back_mixed(value, r, now) end
+  if at > newest or now - at >= r.window or cost == 0 then return 0 end
+  local from = first - 1
+  repeat from = string.find(value, tick, from + 1, true) until not from or (from - first) % width == 0 -- or it has bytes of two
+  if not from then return 0 end
+  local to, given = from + width, 1
+  while given < cost and to <= last and sub(value, to, to + width - 1) == tick do to, given = to + width, given + 1 end
+  if from == first and to > last then return given, '' end
+  if to > last then -- the newest: those before it may have other bytes above
+    newest = at - (at - (width == 4 and u32(value, from - 4) or u48(value, from - 6))) % (width == 4 and 4294967296 or 281474976710656)
+    return given, sub(value, 1, from - 1) .. sub(be56(newest), 1, 7 - width), r.window, true
+  end
+  return given, sub(value, 1, from - 1) .. sub(value, to), r.window, true
+end
+
+function log.look(rule, now, k, value)
+  local head, width, modulus, read = rule.head, 4, 4294967296, u32
+  if not rule.short then width, modulus, read = 6, 281474976710656, u48 end
+  load_value(rule, now, k, value, head, width, modulus, read) -- @inline
+end
+
+function log.date(rule, k, now, grace)
+  write_anew(keys[k], mixed[k], 0, now, grace)
 end

@@ -92,6 +92,6 @@ end
 
 -- gives an algorithm with a small state the functions of state.lua
 local function small(as)
-  as.load, as.take, as.after, as.save = load_small, take_small, after_small, save_small
+  as.load, as.take, as.after, as.save = load_small, take_small, after_small, save_small -- @take
   return as
 end

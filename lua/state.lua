@@ -29,7 +29,8 @@ local WRONG_TYPE, WRONG_VALUE, WRONG_CLOCK = 1, 2, 3 -- what may be wrong with a
 --   refuse(rule, k, barred)  optional: notes that a charge was refused, maybe because
 --                            a ban bars a key of the decision
 --   save(rule, now, stamp, grace)   writes the keys that have changed
---   give_back(value, r, now, returned)   see return.lua; only in its script
+--   give_back(value, rule, now, returned), look(rule, now, k, value), date(rule, k, now, grace)
+--                            see return.lua; only in its script
 --
 -- flatten.go writes all but the last into the driver where it calls them, so they are
 -- functions of these parameters, and no local has the name of one at the top level.

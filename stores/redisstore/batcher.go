@@ -214,7 +214,7 @@ func (b *batcher) weight(r, first *request) (us int64) {
 		return b.rules.Weight(r.asks, first.asks)
 	}
 	for i := range r.returns {
-		us += lua.WeightOfReturn(&r.returns[i].Quota)
+		us += lua.WeightOfReturn(&r.returns[i], &first.returns[0])
 	}
 	return us
 }
