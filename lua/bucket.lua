@@ -151,7 +151,8 @@ bucket.returned = true
 
 function bucket.give_back(value, r, now, remembered)
   local form = byte(value, 1)
-  if (#value ~= 26 or form ~= 104) and (#value ~= 32 or form ~= 109) or not remembers(remembered) then return nil, WRONG_VALUE end
+  if (#value ~= 26 or form ~= 104) and (#value ~= 32 or form ~= 109) or
+    remembered and (#remembered ~= 141 or byte(remembered, 1) ~= 114) then return nil, WRONG_VALUE end
   local missing = u48(value, 2)
   local part = u48(value, 8)
   local last = u56(value, 14)

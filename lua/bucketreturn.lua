@@ -18,9 +18,6 @@
 
 local CELLS = 8
 
--- whether what is remembered was written by this script
-local function remembers(value) return not value or #value == 141 and byte(value, 1) == 114 end
-
 -- a level after some time in which nothing is taken
 local function later(units, part, r, us)
   local came, rest = muldiv(us, r.limit, r.window)

@@ -21,7 +21,8 @@ import (
 //     becomes the bodies of these functions, each behind a comparison. Algorithms
 //     whose functions have no definition of the form "function x.load(…)", or one
 //     with a return that is not marked rare, are called as before.
-//   - A function that the script does not name any more is left out.
+//   - A function that the script does not name any more is left out, and a field in
+//     small{…} that it does not read.
 //
 // flatten panics on a text that it cannot rewrite, which is a mistake in the files. It does
 // not see a body that is written where a name of the top level means something else:
@@ -38,7 +39,7 @@ func flatten(text string) string {
 		f.body = inlineLine.ReplaceAllStringFunc(f.body, s.writeInline)
 	}
 	s.main = eachLine.ReplaceAllStringFunc(s.main, s.writeEach)
-	for s.dropUnused() {
+	for s.dropUnused() || s.dropFields() {
 	}
 	return s.String()
 }
@@ -49,6 +50,7 @@ var (
 	definition  = regexp.MustCompile(`(?ms)^(-- @rare\n)?(local )?function ([\w.]+)\(([^)\n]*)\)(?:\n(.*?)^| ([^\n]*) )end\n`)
 	eachLine    = regexp.MustCompile(`(?m)^ *(?:if rule\.as\.\w+ then |(\w+) = )?rule\.as\.(\w+)\((.*?)\)(?: end)? -- @each\n`)
 	inlineLine  = regexp.MustCompile(`(?m)^ *([\w.]+)\((.*?)\) -- @inline\n`)
+	fields      = regexp.MustCompile(`small\{(.*)\}`)
 	registered  = regexp.MustCompile(`(?m)^algorithms\[\d+\] = (\w+)$`)
 )
 
@@ -245,6 +247,24 @@ func (s *script) dropUnused() (any bool) {
 		}
 		f.dropped = !used
 		any = any || f.dropped
+	}
+	return any
+}
+
+// dropFields drops what nothing reads from the tables of algorithms with a small state, and
+// reports whether there was any.
+func (s *script) dropFields() (any bool) {
+	all := s.String()
+	for _, f := range s.functions {
+		f.behind = fields.ReplaceAllStringFunc(f.behind, func(table string) string {
+			list := strings.Split(fields.FindStringSubmatch(table)[1], ", ")
+			read := slices.DeleteFunc(slices.Clone(list), func(field string) bool {
+				name, _, _ := strings.Cut(field, " = ")
+				return !mentions(all, "."+name, "")
+			})
+			any = any || len(read) < len(list)
+			return "small{" + strings.Join(read, ", ") + "}"
+		})
 	}
 	return any
 }

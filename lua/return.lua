@@ -8,11 +8,12 @@
 --           all in one slot
 -- ARGV[1]   now in us since the epoch; '' for the time of Redis, as always but in tests
 -- ARGV[2]   ms that each key outlives its last unit
--- ARGV[3]   K, the number of rules, then for each of them:
---           algorithm (its number in package core), limit, window in us, number of its
---           keys, parameters (as in take.lua, without ids), and its returns: for each its
---           index in KEYS:2, the units to give back:6, and of the admission its time in
---           us:7, what remained:6, the us until the quota was full:7, and its id:8
+-- ARGV[3…]  for each rule two: its parameters (as in take.lua, without ids); and
+--           algorithm:1 (its number in package core), number of its keys:2, limit:6,
+--           window:6 in us, and its returns: for each its index in KEYS:2, the units to
+--           give back:6, and of the admission its time:7 in us, what remained:6, the us
+--           until the quota was full:7, and its id:8. Numbers are big-endian: Redis takes
+--           longer to pass each argument than the script to read them
 -- reply     an integer for each return: units that were given back, or what is
 --           wrong with its key: -1 a value of another type, -2 a value that no
 --           script wrote, -3 that the time of Redis is in none of the calendar periods sent.
@@ -30,7 +31,7 @@
 --
 -- Lines that end in @several are for keys that have several rules.
 
-local now, grace, K = argv[1], argv[2] + 0, argv[3] + 0
+local now, grace, K = argv[1], argv[2] + 0, #argv/2 - 1
 if now ~= '' then
   now = now + 0
 else
@@ -44,13 +45,13 @@ local one = {__index = function(t, k) return names[t][keys[k]] end, __newindex =
 setmetatable(stored, one) -- @several
 setmetatable(written, one) -- @several
 for r = 1, K do
-  local i = 6*r - 2
+  local params, list = argv[2*r + 1], argv[2*r + 2]
+  local a, b, c = byte(list, 1, 3)
   local rule = {
-    as = algorithms[argv[i] + 0], limit = argv[i + 1] + 0, window = argv[i + 2] + 0, count = argv[i + 3] + 0,
-    first = last + 1, last = last, list = argv[i + 5], i = 1, cost = 0, at = 0,
+    as = algorithms[a], limit = u48(list, 4), window = u48(list, 10), capacity = 0, short = true, first = last + 1,
+    last = last, count = b*256 + c, list = list, i = 1, cost = 0, at = 0,
   }
   rule.capacity, rule.short = rule.limit, rule.window < 4294967296
-  local params = argv[i + 4]
   if rule.as.prepare then rule.as.prepare(rule, params) end -- @each
   last = last + rule.count*(rule.as.returned and 2 or 1)
   rule.last = last
@@ -70,7 +71,7 @@ local out, wrong = {nil, nil, nil, nil}, false
 for r = 1, K do
   local rule = rules[r]
   local list, count = rule.list, rule.as.returned and rule.count
-  for i = 1, #list, 36 do
+  for i = 16, #list, 36 do
     local k = byte(list, i)*256 + byte(list, i + 1)
     rule.i = i
     rule.cost = u48(list, i + 2)

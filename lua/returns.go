@@ -40,7 +40,10 @@ type returnRecord struct {
 	state int // the number of its key
 }
 
-const recordSize = 36
+const (
+	ruleSize   = 15
+	recordSize = 36
+)
 
 // NewReturns encodes a call of return.lua. Prefix, now and grace are as for [NewRules]
 // and [Rules.Encode].
@@ -56,8 +59,7 @@ func NewReturns(prefix, now string, grace int, returns []core.Return) *Returns {
 		rules = l.group(prefix, keys, false)
 	}
 	l.Script = returnScript(rules, several)
-	l.Args = make([]any, 0, 3+6*len(rules))
-	l.Args = append(l.Args, now, grace, len(rules))
+	l.Args = append(make([]any, 0, 2+2*len(rules)), now, grace)
 	for i := range rules {
 		l.encode(now, &rules[i])
 	}
@@ -133,7 +135,12 @@ func repeats(rules []returnRule) bool {
 
 // encode appends the keys and the arguments of a rule.
 func (l *Returns) encode(now string, u *returnRule) {
-	list := make([]byte, 0, recordSize*len(u.records))
+	q := u.quota
+	list := make([]byte, 0, ruleSize+recordSize*len(u.records))
+	list = append(list, byte(q.Algorithm))
+	list = append(list, number(int64(len(u.keys)), 2)...)
+	list = append(list, number(q.Limit, 6)...)
+	list = append(list, number(q.Window, 6)...)
 	for i := range u.records {
 		r := &u.records[i]
 		index := uint64(len(l.Keys) + r.state + 1)
@@ -145,8 +152,7 @@ func (l *Returns) encode(now string, u *returnRule) {
 	}
 	l.Keys = append(append(l.Keys, u.keys...), u.memories...)
 	l.records, l.states = l.records+len(u.records), append(l.states, u.keys...)
-	q := u.quota
-	l.Args = append(l.Args, int(q.Algorithm), q.Limit, q.Window, len(u.keys), parameters(q, now), list)
+	l.Args = append(l.Args, parameters(q, now), list)
 }
 
 // returnScripts holds the scripts by the algorithms that they have.

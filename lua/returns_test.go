@@ -23,12 +23,12 @@ func someReturns() []core.Return {
 func TestNewReturns(t *testing.T) {
 	call := NewReturns("limit", "", 1, someReturns())
 	assert.Equal(t, []string{"limit:1:{p}:a:x", "limit:1:{p}:c:", "limit:1:{p}:b:y", "limit:1:returned:{p}:b:y"}, call.Keys)
-	assert.Equal(t, []any{"", 1, 2,
-		0, int64(5), int64(1_000_000), 2, "A\x05\x00\x03\xe8",
-		[]byte("\x00\x01" + number(1, 6) + number(1_800_000_000_000_000, 7) + number(4, 6) + number(7, 7) + number(0, 8) +
+	assert.Equal(t, []any{"", 1,
+		"A\x05\x00\x03\xe8", []byte("\x00\x00\x02" + number(5, 6) + number(1_000_000, 6) +
+			"\x00\x01" + number(1, 6) + number(1_800_000_000_000_000, 7) + number(4, 6) + number(7, 7) + number(0, 8) +
 			"\x00\x02" + number(0, 6) + number(0, 7) + number(0, 6) + number(0, 7) + number(0, 8)),
-		4, int64(5), int64(1_000_000), 1, "9,2",
-		[]byte("\x00\x03" + number(core.MaxCost, 6) + number(core.MaxTime, 7) + number(3, 6) + number(8, 7) + number(0, 8)),
+		"9,2", []byte("\x04\x00\x01" + number(5, 6) + number(1_000_000, 6) +
+			"\x00\x03" + number(core.MaxCost, 6) + number(core.MaxTime, 7) + number(3, 6) + number(8, 7) + number(0, 8)),
 	}, call.Args)
 	assert.Contains(t, call.Script.Text, "function log.give_back(")
 	assert.Contains(t, call.Script.Text, "function bucket.give_back(")
@@ -73,7 +73,8 @@ func TestReturnsTogether(t *testing.T) {
 	list := []core.Return{of(core.LeakyBucket, 7, 4), of(core.LeakyBucket, 8, 1), of(core.LeakyBucket, 7, 2), of(core.LeakyBucket, 7, 6)}
 	call := NewReturns("limit", "", 1, list)
 	assert.Len(t, call.Keys, 2)
-	assert.Equal(t, []byte("\x00\x01"+number(6, 6)+number(7, 7)+number(2, 6)+number(0, 7)+number(0, 8)+
+	assert.Equal(t, []byte("\x05\x00\x01"+number(5, 6)+number(1_000_000, 6)+
+		"\x00\x01"+number(6, 6)+number(7, 7)+number(2, 6)+number(0, 7)+number(0, 8)+
 		"\x00\x01"+number(2, 6)+number(8, 7)+number(1, 6)+number(0, 7)+number(0, 8)), call.Args[len(call.Args)-1])
 	given, err := call.Decode([]int64{3, 2, 5, 60, 80})
 	require.NoError(t, err)
@@ -85,14 +86,14 @@ func TestReturnsTogether(t *testing.T) {
 	assert.Equal(t, []int64{2, 2, 1, 0}, units)
 
 	call = NewReturns("limit", "", 1, []core.Return{of(core.Queue, 7, 4), of(core.Queue, 7, 3)})
-	assert.Len(t, call.Args[len(call.Args)-1], 2*recordSize, "each unit has its own turn")
+	assert.Len(t, call.Args[len(call.Args)-1], ruleSize+2*recordSize, "each unit has its own turn")
 
 	// A key that has two quotas: in the order of the returns.
 	list[1].Quota.Limit = 6
 	call = NewReturns("limit", "", 1, list[:3])
 	assert.Len(t, call.Keys, 6)
 	assert.NotEqual(t, NewReturns("limit", "", 1, list[:1]).Script, call.Script)
-	assert.Equal(t, 3, call.Args[2])
+	assert.Len(t, call.Args, 2+2*3)
 }
 
 // FuzzDecodeReturns gives the decoder replies that no script made.

@@ -34,6 +34,7 @@ end
 local function floordiv(a, b) return (a - a % b) / b end
 local function ceildiv(a, b) return -floordiv(-a, b) end
 
+-- @rare
 -- units that a bucket or queue may lack, debts included: what comes back in ten years,
 -- but at least its capacity
 local function owed_most(rule, capacity)
