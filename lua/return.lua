@@ -48,16 +48,19 @@ for r = 1, K do
   local params, list = argv[2*r + 1], argv[2*r + 2]
   local a, b, c = byte(list, 1, 3)
   local rule = {
-    as = algorithms[a], limit = u48(list, 4), window = u48(list, 10), capacity = 0, short = true, first = last + 1,
+    as = algorithms[a], limit = u48(list, 4), window = u48(list, 10), capacity = 0, short = true, first = last + 1, k = 1, upto = nil,
     last = last, count = b*256 + c, list = list, i = 1, cost = 0, at = 0,
   }
   rule.capacity, rule.short = rule.limit, rule.window < 4294967296
   if rule.as.prepare then rule.as.prepare(rule, params) end -- @each
   last = last + rule.count*(rule.as.returned and 2 or 1)
   rule.last = last
-  if rule.count == 1 then
+  rule.upto = nil -- @several
+  if rule.count == 1 or rule.upto then
     for k = rule.first, last do
-      local value = redis.pcall('GET', keys[k])
+      local value
+      if rule.upto then value = redis.pcall('GETRANGE', keys[k], '0', rule.upto) end
+      if not value or value == '' or #value > 500 and not rule.as.partial(value) then value = redis.pcall('GET', keys[k]) end
       if type(value) == 'table' then problem[k] = WRONG_TYPE else stored[k] = value end
     end
   else
@@ -73,7 +76,7 @@ for r = 1, K do
   local list, count = rule.list, rule.as.returned and rule.count
   for i = 16, #list, 36 do
     local k = byte(list, i)*256 + byte(list, i + 1)
-    rule.i = i
+    rule.i, rule.k = i, k
     rule.cost = u48(list, i + 2)
     rule.at = u56(list, i + 8)
     local value, what, given = stored[k], problem[k] or count and problem[k + count], 0
@@ -85,11 +88,12 @@ for r = 1, K do
     if what then
       given, wrong = -what, true
     elseif given > 0 then
-      local left = 0
+      local left, write = 0, type(life) == 'function' and life
+      if write then life, long = 0, true end
       if rest == '' then rest, life, long = false, 0, true end
-      if not long then left = written[k] or call('PTTL', keys[k]) end
+      if not long then left = call('PTTL', keys[k]) end
       life = ceil(life / 1000) + grace
-      stored[k], written[k] = rest, left > life and left or life
+      stored[k], written[k] = rest, write or left > life and left or life
       if memory then
         stored[k + count] = memory
         written[k + count] = ceil(other / 1000) + grace
@@ -102,7 +106,9 @@ if wrong then return out end
 
 for k = 1, last do
   local ttl = written[k]
-  if ttl then
+  if type(ttl) == 'function' then
+    ttl()
+  elseif ttl then
     if stored[k] then call('SET', keys[k], stored[k], 'PX', tostring(ttl)) else call('DEL', keys[k]) end
   end
 end
