@@ -49,7 +49,7 @@ func TestCostOfLayers(t *testing.T) {
 			client := redistest.Real(t)
 			with, without := layered(t, client, test.rule, true), layered(t, client, test.rule, false)
 			var least [2]float64
-			for range 15 {
+			for range 8 {
 				for i, h := range []http.Handler{without, with} {
 					us := costOfAbuse(t, client, h, callers)
 					if least[i] == 0 || us < least[i] {

@@ -103,5 +103,5 @@ local function give(r, now, units, part, remembered)
   units, part = units - most, part - rest
   if part < 0 then units, part = units - 1, part + window end
   return most, rest, (same and sub(remembered, 1, 19) or 'r' .. be48(limit) .. be48(window) .. be48(burst)) ..
-    be56(now) .. be56(cut) .. be48(units) .. be48(part) .. table.concat(lows, '', 0, CELLS - 1), fills + 1
+    be56(now) .. be56(cut) .. be48(units) .. be48(part) .. lows[0] .. table.concat(lows), fills + 1
 end
