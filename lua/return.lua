@@ -25,9 +25,14 @@
 --   give_back(value, rule, now, returned)   takes the value of a key, the return, which is
 --       in rule.cost and rule.at, and the rest of it in rule.list from rule.i on; and what
 --       was given back before. It returns the units given back, the new value ('' for
---       none), what to remember, and for how many us; or nil and what is wrong
+--       none), the us that it matters, whether no TTL that it had is longer, what to
+--       remember, and for how many us; or nil and what is wrong
 --   look(rule, now, k, value)    fills in the row of a key; or decode, see small.lua
 --   date(rule, k, now, grace)    writes a key that look has redated; or encode
+--
+-- An algorithm that sets rule.upto has its values read up to that byte only, where its
+-- partial(value) says that this is enough. Its give_back then returns the value that look
+-- needs, and instead of the us a function that writes the key.
 --
 -- Lines that end in @several are for keys that have several rules.
 
