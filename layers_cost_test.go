@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
@@ -24,52 +26,78 @@ type apart struct {
 
 func (w apart) Header() http.Header { return w.header }
 
+// TestCostOfLayers measures how long Redis takes for a request to two rule sets, one around
+// the other, of which nine in ten are refused by the inner one: with the outer set giving
+// back what it took, and as if it did not. LIMIT_LONGEST=1 runs it, and wants a machine with
+// nothing else to do. BENCHMARKS.md has the figures.
 func TestCostOfLayers(t *testing.T) {
-	for name, rule := range map[string]limit.Rule{
-		"log":    limit.PerIP(time.Minute, 50_000),
-		"cells":  {Key: limit.ByIP, Limit: 1_000_000, Window: time.Minute, Algorithm: limit.SlidingCells{}},
-		"bucket": {Key: limit.ByIP, Limit: 1_000_000, Window: time.Minute, Algorithm: limit.TokenBucket{Burst: 1_000_000}},
-		"fixed":  {Key: limit.ByIP, Limit: 1_000_000, Window: time.Minute, Algorithm: limit.FixedWindow{}},
+	if os.Getenv("LIMIT_LONGEST") == "" {
+		t.Skip("set LIMIT_LONGEST=1 to run it")
+	}
+	for _, test := range []struct {
+		name string
+		rule limit.Rule // of 10,000 an hour
+	}{
+		{"log", limit.Rule{}},
+		{"cells", limit.Rule{Algorithm: limit.SlidingCells{}}},
+		{"counter", limit.Rule{Algorithm: limit.SlidingCounter{}}},
+		{"bucket", limit.Rule{Algorithm: limit.TokenBucket{Burst: 10_000}}},
+		{"fixed window", limit.Rule{Algorithm: limit.FixedWindow{}}},
 	} {
-		for _, conc := range []int{1, 64} {
+		test.rule.Key, test.rule.Limit, test.rule.Window = limit.ByIP, 10_000, time.Hour
+		for _, callers := range []int{1, 64} {
+			client := redistest.Real(t)
+			with, without := layered(t, client, test.rule, true), layered(t, client, test.rule, false)
 			var least [2]float64
-			for range 3 {
-				for i, gives := range []bool{false, true} {
-					client := redistest.Real(t)
-					l := limit.New(redisstore.New(client, nil), nil)
-					app, err := l.Policy(limit.Named("app", rule))
-					require.NoError(t, err)
-					inner := l.Limit(limit.Named("route", limit.PerIP(time.Minute, 5)))(ok200)
-					h := app.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-						if !gives {
-							w = apart{w, http.Header{}}
-						}
-						inner.ServeHTTP(w, r)
-					}))
-					n := 8000
-					client.ConfigResetStat(t.Context())
-					var wg sync.WaitGroup
-					for c := range conc {
-						wg.Go(func() {
-							for i := range n / conc {
-								r := httptest.NewRequest("GET", "/", nil)
-								if i%10 == 0 {
-									r.RemoteAddr = fmt.Sprintf("10.%d.%d.%d:1", c, i>>8&255, i&255)
-								}
-								h.ServeHTTP(httptest.NewRecorder(), r)
-							}
-						})
-					}
-					wg.Wait()
-					info := client.Info(t.Context(), "commandstats").Val()
-					var calls, usec float64
-					fmt.Sscanf(info[strings.Index(info, "cmdstat_evalsha:"):], "cmdstat_evalsha:calls=%f,usec=%f", &calls, &usec)
-					if us := usec / float64(n); least[i] == 0 || us < least[i] {
+			for range 8 {
+				for i, h := range []http.Handler{without, with} {
+					us := costOfAbuse(t, client, h, callers)
+					if least[i] == 0 || us < least[i] {
 						least[i] = us
 					}
 				}
 			}
-			t.Logf("%s, %d at once: %.1f and %.1f us of Redis a request: %.2f", name, conc, least[0], least[1], least[1]/least[0])
+			t.Logf("%-12s %2d callers: %.1f us, giving back %.1f us: %.2f", test.name, callers, least[0], least[1], least[1]/least[0])
 		}
 	}
+}
+
+// layered returns a handler behind two rule sets, of which the outer one gives back or not.
+func layered(t *testing.T, client *redis.Client, outer limit.Rule, gives bool) http.Handler {
+	l := limit.New(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), nil)
+	application, err := l.Policy(limit.Named("app", outer))
+	require.NoError(t, err)
+	route := l.Limit(limit.Named("route", limit.PerIP(time.Hour, 5)))(ok200)
+	return application.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !gives {
+			w = apart{w, http.Header{}}
+		}
+		route.ServeHTTP(w, r)
+	}))
+}
+
+// costOfAbuse returns the us of Redis for a request: one in ten is of an address of its own,
+// and the others are of one.
+func costOfAbuse(t *testing.T, client *redis.Client, h http.Handler, callers int) float64 {
+	const requests = 2560
+	client.FlushDB(t.Context())
+	client.ConfigResetStat(t.Context())
+	var wg sync.WaitGroup
+	for c := range callers {
+		wg.Go(func() {
+			for i := range requests / callers {
+				r := httptest.NewRequest("GET", "/", nil)
+				if i%10 == 0 {
+					r.RemoteAddr = fmt.Sprintf("10.%d.%d.%d:1", c, i>>8&255, i&255)
+				}
+				h.ServeHTTP(httptest.NewRecorder(), r)
+			}
+		})
+	}
+	wg.Wait()
+	info := client.Info(t.Context(), "commandstats").Val()
+	var calls, usec float64
+	_, err := fmt.Sscanf(info[strings.Index(info, "cmdstat_evalsha:"):], "cmdstat_evalsha:calls=%f,usec=%f", &calls, &usec)
+	require.NoError(t, err)
+	return usec / requests
 }

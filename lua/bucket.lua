@@ -151,22 +151,26 @@ bucket.returned = true
 
 function bucket.give_back(value, r, now, remembered)
   local form = byte(value, 1)
-  if (#value ~= 26 or form ~= 104) and (#value ~= 32 or form ~= 109) or not remembers(remembered) then return nil, WRONG_VALUE end
-  local missing, part, last, window = u48(value, 2), u48(value, 8), u56(value, 14), u48(value, 21)
+  if (#value ~= 26 or form ~= 104) and (#value ~= 32 or form ~= 109) or
+    remembered and (#remembered ~= 141 or byte(remembered, 1) ~= 114) then return nil, WRONG_VALUE end
+  local missing = u48(value, 2)
+  local part = u48(value, 8)
+  local last = u56(value, 14)
+  local window = u48(value, 21)
   if part >= window then return nil, WRONG_VALUE end
   if window ~= r.window or last > now or r.at > now then return 0 end
-  local units, back = refilled(r, missing, part, now - last)
-  if units == 0 then return 0 end
-  local lacks = level_of(units, back, window)
-  local left, given, memory = give(r, now, lacks, remembered)
-  if given == 0 then return 0 end
-  units = left[2] > 0 and left[1] + 1 or left[1]
-  local life = regain(r, units, left[2] > 0 and window - left[2] or 0)
-  if units + r.missing == 0 then return given, '', 0, memory end
-  left = minus(level_of(missing, part, window), minus(lacks, left, window), window)
-  missing, part = left[1], 0
-  if left[2] > 0 then missing, part = missing + 1, window - left[2] end
+  if part > 0 then missing, part = missing - 1, window - part end -- as a level
+  local units, rest = later(missing, part, r, now - last)
+  if units == 0 and rest == 0 then return 0 end
+  local given, back, memory, life = give(r, now, units, rest, remembered)
+  if given == 0 and back == 0 then return 0 end
+  missing, part = missing - given, part - back
+  if part < 0 then missing, part = missing - 1, part + window end
+  local came = back > 0 and given + 1 or given
+  if given == units and back == rest and r.missing == 0 then return came, '', 0, true, memory, life end
+  if part > 0 then missing, part = missing + 1, window - part end
+  local matters = regain(r, missing, part) - (now - last)
   local owed = form == 109 and math.min(u48(value, 27), missing - r.burst) or 0
-  return given, (owed > 0 and 'm' or 'h') .. be48(missing) .. be48(part) .. be56(last) .. be48(window) .. (owed > 0 and be48(owed) or ''),
-    math.min(life, 316224000000000) + (r.missing > 0 and NEW_AGAIN or 0), memory
+  return came, (owed > 0 and 'm' or 'h') .. be48(missing) .. be48(part) .. sub(value, 14, 26) .. (owed > 0 and be48(owed) or ''),
+    math.min(matters, 316224000000000) + (r.missing > 0 and NEW_AGAIN or 0), false, memory, life
 end

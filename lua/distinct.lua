@@ -171,7 +171,7 @@ function distinct.give_back(value, r, now)
   if not times then return nil, WRONG_VALUE end
   local window = u48(value, 4)
   if r.cost == 0 or r.at > now or now - r.at >= window then return 0 end
-  local i = find_id(ids, r.ids, 0)
+  local i = find_id(ids, sub(r.list, r.i + 28, r.i + 35), 0)
   if not i or u56(times, (i - 2) / 9 * 7 + 1) ~= r.at or byte(ids, i - 1) ~= 0 then return 0 end
   times, ids = without(times, ids, i)
   if times == '' then return 1, '' end

@@ -182,4 +182,17 @@ end
 function fixed_window.owe(s, n, at) return owe_grids(window_grids(), s, n, at) end
 
 -- @return
-function fixed_window.give_back(value, r, now) return give_back_grids(window_grids(), value, r, now) end
+function fixed_window.give_back(value, r, now)
+  if #value ~= 27 or sub(value, 1, 7) ~= r.form then return give_back_grids(window_grids(), value, r, now) end
+  local to = u56(value, 8)
+  local from = to - r.window
+  if r.kind > ALIGNED then
+    from, to = period(r, now)
+    if not from then return nil, WRONG_CLOCK end
+  end
+  local count = u48(value, 15)
+  local last = u56(value, 21)
+  if r.at < from or r.at > now or now >= to or last < from or last >= to then return 0 end
+  if r.cost >= count then return count, '' end
+  return r.cost, sub(value, 1, 14) .. be48(count - r.cost) .. sub(value, 21), to - now, true
+end

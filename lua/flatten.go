@@ -12,7 +12,7 @@ import (
 // of the cost of a lone decision is what the script defines anew in every call. The
 // result decides as the text does. The rules go by the lines of the text:
 //
-//   - Lines of comments are left out, and "-- @extra", "-- @several" or "-- @debt" at the end of a line.
+//   - Lines of comments are left out, and "-- @extra", "-- @several", "-- @debt" or "-- @take" at the end of a line.
 //   - A call of a function that is marked "-- @rare" becomes a function expression,
 //     so that it is defined only where it is reached.
 //   - A line that ends in "-- @inline" becomes the body of the function that it calls.
@@ -21,7 +21,8 @@ import (
 //     becomes the bodies of these functions, each behind a comparison. Algorithms
 //     whose functions have no definition of the form "function x.load(…)", or one
 //     with a return that is not marked rare, are called as before.
-//   - A function that the script does not name any more is left out.
+//   - A function that the script does not name any more is left out, and one that small(…)
+//     gets and nothing reads.
 //   - A local in capitals that is a number becomes the number, since a local costs each
 //     function that names it.
 //
@@ -40,19 +41,20 @@ func flatten(text string) string {
 		f.body = inlineLine.ReplaceAllStringFunc(f.body, s.writeInline)
 	}
 	s.main = eachLine.ReplaceAllStringFunc(s.main, s.writeEach)
-	for s.dropUnused() {
+	for s.dropUnused() || s.dropFields() {
 	}
 	return s.String()
 }
 
 var (
 	commentLine = regexp.MustCompile(`(?m)^ *--(?: [^@].*|| @(?:needs|value|returned).*)\n`)
-	marked      = regexp.MustCompile(` -- @(?:extra|several|debt)\n`)
+	marked      = regexp.MustCompile(` -- @(?:extra|several|debt|take)\n`)
 	constants   = regexp.MustCompile(`(?m)^local ([A-Z_]+(?:, [A-Z_]+)*) = (\d+(?:, \d+)*)(?: --.*)?\n`)
 	definition  = regexp.MustCompile(`(?ms)^(-- @rare\n)?(local )?function ([\w.]+)\(([^)\n]*)\)(?:\n(.*?)^| ([^\n]*) )end\n`)
 	capitals    = regexp.MustCompile(`\b[A-Z_]+\b`)
 	eachLine    = regexp.MustCompile(`(?m)^ *(?:if rule\.as\.\w+ then |(\w+) = )?rule\.as\.(\w+)\((.*?)\)(?: end)? -- @each\n`)
 	inlineLine  = regexp.MustCompile(`(?m)^ *([\w.]+)\((.*?)\) -- @inline\n`)
+	smallLine   = regexp.MustCompile(`small\((.*)\)`)
 	registered  = regexp.MustCompile(`(?m)^algorithms\[\d+\] = (\w+)$`)
 )
 
@@ -270,6 +272,25 @@ func (s *script) dropUnused() (any bool) {
 		}
 		f.dropped = !used
 		any = any || f.dropped
+	}
+	return any
+}
+
+// dropFields drops the functions of algorithms with a small state that nothing reads, and
+// reports whether there was any.
+func (s *script) dropFields() (any bool) {
+	all := s.String()
+	names := [...]string{".decode", ".step", ".later", ".encode"}
+	for _, f := range s.functions {
+		f.behind = smallLine.ReplaceAllStringFunc(f.behind, func(line string) string {
+			list := strings.Split(smallLine.FindStringSubmatch(line)[1], ", ")
+			for i, name := range names {
+				if list[i] != "nil" && !mentions(all, name, "") {
+					list[i], any = "nil", true
+				}
+			}
+			return "small(" + strings.Join(list, ", ") + ")"
+		})
 	}
 	return any
 }

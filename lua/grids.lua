@@ -189,6 +189,7 @@ local function owe_grids(kind, s, n, at)
 end
 
 -- @return
+-- @rare
 -- Gives back to each grid that was charged for the units.
 local function give_back_grids(kind, value, r, now)
   local list, given, ends = grids_of(kind, value, r), 0, 0

@@ -217,7 +217,7 @@ function queue.give_back(value, r, now)
   if limit ~= r.limit or limit > r.window or r.at > now or last > now or stop < now then return 0 end
   local s = {rule = r, ahead = stop - now, part = part}
 
-  local ends, done = r.at + r.reset, part > 0 and stop + 1 or stop
+  local ends, done = r.at + u56(r.list, r.i + 21), part > 0 and stop + 1 or stop
   if done < ends then return 0 end
   local behind = muldiv(done - ends, limit, r.window)
   if now + passed(s, behind) ~= ends then -- times are rounded up

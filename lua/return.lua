@@ -1,99 +1,149 @@
--- Gives units of admitted charges back, each for itself and in order: several returns
--- may be to one key. Everything is read and checked before the first write; if one key is
--- wrong, nothing is written. A key that is full again is deleted, and any other keeps at
--- least the TTL that it had. Then the script looks at all keys.
+-- Gives units of admitted charges back, in order: several returns may be to one key.
+-- Everything is read and checked before the first write; if one key is wrong, nothing is
+-- written. A key that is full again is deleted, and any other keeps at least the TTL that it
+-- had. Then the script looks at all keys.
 --
--- KEYS      for each return the key of its state and, for an algorithm with
---           @returned, the key of what was given back before; in a cluster all in
---           one slot
+-- KEYS      every key once, grouped by rule in the order of the rules; behind those of an
+--           algorithm with @returned, the keys of what was given back before; in a cluster
+--           all in one slot
 -- ARGV[1]   now in us since the epoch; '' for the time of Redis, as always but in tests
 -- ARGV[2]   ms that each key outlives its last unit
--- ARGV[3…]  for each return: algorithm (its number in package core), limit,
---           window in us, parameters (as in take.lua); units to give back; and of the admission its time in us, what remained,
---           and the us until the quota was full
+-- ARGV[3…]  for each rule two: its parameters (as in take.lua, without ids); and
+--           algorithm:1 (its number in package core), number of its keys:2, limit:6,
+--           window:6 in us, and its returns: for each its index in KEYS:2, the units to
+--           give back:6, and of the admission its time:7 in us, what remained:6, the us
+--           until the quota was full:7, and its id:8. Numbers are big-endian: Redis takes
+--           longer to pass each argument than the script to read them
 -- reply     an integer for each return: units that were given back, or what is
 --           wrong with its key: -1 a value of another type, -2 a value that no
 --           script wrote, -3 that the time of Redis is in none of the calendar periods sent.
---           If nothing is wrong, then for each return three of its key: remaining; us until
+--           If nothing is wrong, then for each key three: remaining; us until
 --           remaining grows; us until the quota is full
 --
--- give_back of an algorithm takes the value of a key, the return, now, and the
--- value that remembers what was given back before. It returns the units given
--- back, the new value ('' for none), the us that it matters, and what to remember;
--- or nil and what is wrong.
+-- Functions of an algorithm, beside those that state.lua names:
+--
+--   give_back(value, rule, now, returned)   takes the value of a key, the return, which is
+--       in rule.cost and rule.at, and the rest of it in rule.list from rule.i on; and what
+--       was given back before. It returns the units given back, the new value ('' for
+--       none), the us that it matters, whether no TTL that it had is longer, what to
+--       remember, and for how many us; or nil and what is wrong
+--   look(rule, now, k, value)    fills in the row of a key; or decode, see small.lua
+--   date(rule, k, now, grace)    writes a key that look has redated; or encode
+--
+-- An algorithm that sets rule.upto has its values read up to that byte only, where its
+-- partial(value) says that this is enough. Its give_back then returns the value that look
+-- needs, and instead of the us a function that writes the key.
+--
+-- Lines that end in @several are for keys that have several rules.
 
-local now, grace = tonumber(ARGV[1]), tonumber(ARGV[2])
-if not now then
+local now, grace, K = argv[1], argv[2] + 0, #argv/2 - 1
+if now ~= '' then
+  now = now + 0
+else
   local t = call('TIME')
   now = t[1]*1000000 + t[2]
 end
 
-local out, writes, wrong = {}, {}, false
-local k, rules, pending = 0, {}, {} -- by key, what is about to be written
-
-local function read(key)
-  if pending[key] then return pending[key] ~= '' and pending[key] end
-  local value = redis.pcall('GET', key)
-  if type(value) == 'table' then return nil, WRONG_TYPE end
-  return value
+local stored, written, rules, last = {nil, nil, nil, nil}, {}, {nil, nil, nil, nil}, 0
+local names = {[stored] = {}, [written] = {}} -- @several
+local one = {__index = function(t, k) return names[t][keys[k]] end, __newindex = function(t, k, v) names[t][keys[k]] = v end} -- @several
+setmetatable(stored, one) -- @several
+setmetatable(written, one) -- @several
+for r = 1, K do
+  local params, list = argv[2*r + 1], argv[2*r + 2]
+  local a, b, c = byte(list, 1, 3)
+  local rule = {
+    as = algorithms[a], limit = u48(list, 4), window = u48(list, 10), capacity = 0, short = true, first = last + 1, k = 1, upto = nil,
+    last = last, count = b*256 + c, list = list, i = 1, cost = 0, at = 0,
+  }
+  rule.capacity, rule.short = rule.limit, rule.window < 4294967296
+  if rule.as.prepare then rule.as.prepare(rule, params) end -- @each
+  last = last + rule.count*(rule.as.returned and 2 or 1)
+  rule.last = last
+  rule.upto = nil -- @several
+  if rule.count == 1 or rule.upto then
+    for k = rule.first, last do
+      local value
+      if rule.upto then value = redis.pcall('GETRANGE', keys[k], '0', rule.upto) end
+      if not value or value == '' or #value > 500 and not rule.as.partial(value) then value = redis.pcall('GET', keys[k]) end
+      if type(value) == 'table' then problem[k] = WRONG_TYPE else stored[k] = value end
+    end
+  else
+    local got = values_of(rule)
+    for k = rule.first, last do stored[k] = got[k - rule.first + 1] end
+  end
+  rules[r] = rule
 end
 
-for i = 3, #ARGV, 8 do
-  local r = {limit = tonumber(ARGV[i + 1]), window = tonumber(ARGV[i + 2]), cost = tonumber(ARGV[i + 4]),
-    at = tonumber(ARGV[i + 5]), remaining = tonumber(ARGV[i + 6]), reset = tonumber(ARGV[i + 7])}
-  local as = algorithms[tonumber(ARGV[i])]
-  k = k + 1
-  r.as, r.first, r.last, r.capacity, r.short = as, k, k, r.limit, r.window < 4294967296
-  if as.prepare then as.prepare(r, ARGV[i + 3]) end
-  rules[#rules + 1] = r
-  local key, memory_key = keys[k], nil
-  local value, problem = read(key)
-  local remembered
-  if as.returned then
-    k = k + 1
-    memory_key = keys[k]
-    local other
-    remembered, other = read(memory_key)
-    problem = problem or other
-  end
-  local given, rest, life, memory = 0, nil, nil, nil
-  if not problem and value then
-    given, rest, life, memory = as.give_back(value, r, now, remembered)
-    if not given then problem = rest end
-  end
-  if problem then
-    out[#out + 1], wrong = -problem, true
-  else
-    out[#out + 1] = given
-    if given > 0 then
-      writes[#writes + 1], pending[key] = {key, rest, life}, rest
-      if memory then writes[#writes + 1], pending[memory_key] = {memory_key, memory, r.fills + 1}, memory end
+local out, wrong = {nil, nil, nil, nil}, false
+for r = 1, K do
+  local rule = rules[r]
+  local list, count = rule.list, rule.as.returned and rule.count
+  for i = 16, #list, 36 do
+    local k = byte(list, i)*256 + byte(list, i + 1)
+    rule.i, rule.k = i, k
+    rule.cost = u48(list, i + 2)
+    rule.at = u56(list, i + 8)
+    local value, what, given = stored[k], problem[k] or count and problem[k + count], 0
+    local rest, life, long, memory, other
+    if value and not what then
+      given, rest, life, long, memory, other = rule.as.give_back(value, rule, now, count and stored[k + count])
+      if not given then what = rest end
     end
+    if what then
+      given, wrong = -what, true
+    elseif given > 0 then
+      local left, write = 0, type(life) == 'function' and life
+      if write then life, long = 0, true end
+      if rest == '' then rest, life, long = false, 0, true end
+      if not long then left = call('PTTL', keys[k]) end
+      life = ceil(life / 1000) + grace
+      stored[k], written[k] = rest, write or left > life and left or life
+      if memory then
+        stored[k + count] = memory
+        written[k + count] = ceil(other / 1000) + grace
+      end
+    end
+    out[#out + 1] = given
   end
 end
 if wrong then return out end
 
-for i = 1, #writes do
-  local key, value, life = writes[i][1], writes[i][2], writes[i][3]
-  if value == '' then
-    call('DEL', key)
-  else
-    local ttl, left = ceil(life / 1000) + grace, call('PTTL', key)
-    call('SET', key, value, 'PX', left > ttl and left or ttl)
+for k = 1, last do
+  local ttl = written[k]
+  if type(ttl) == 'function' then
+    ttl()
+  elseif ttl then
+    if stored[k] then call('SET', keys[k], stored[k], 'PX', tostring(ttl)) else call('DEL', keys[k]) end
   end
 end
 
-local stamp = be56(now)
-for i = 1, #rules do
-  local r = rules[i]
-  r.as.load(r, now)
-  k = r.first
-  if problem[k] then room[k], more[k], reset[k] = 0, -2, 0 end -- which makes no sense
-  out[#out + 1], out[#out + 2], out[#out + 3] = room[k] > 0 and room[k] or 0, more[k], reset[k]
-  if redated[k] then -- the clock stepped back, or the window is another
-    local left = call('PTTL', keys[k])
-    r.as.save(r, now, stamp, grace)
-    if left > call('PTTL', keys[k]) then call('PEXPIRE', keys[k], left) end
+for r = 1, K do
+  local rule = rules[r]
+  for k = rule.first, rule.first + rule.count - 1 do
+    local value, s = stored[k], nil
+    if rule.as.decode then
+      s = rule.as.decode(value, rule, now)
+      if s then
+        room[k], more[k], reset[k], redated[k] = s.room, s.more, s.reset, s.redated
+      else
+        problem[k] = WRONG_VALUE
+      end
+    else
+      rule.as.look(rule, now, k, value) -- @each
+    end
+    if problem[k] then room[k], more[k], reset[k] = 0, -2, 0 end -- which makes no sense
+    out[#out + 1], out[#out + 2], out[#out + 3] = room[k] > 0 and room[k] or 0, more[k], reset[k]
+    if redated[k] then -- the clock stepped back, or the window is another
+      local left = call('PTTL', keys[k])
+      if s then
+        local fresh, life = rule.as.encode(s, be56(now))
+        call('SET', keys[k], fresh, 'PX', tostring(ceil(life / 1000) + grace))
+      else
+        rule.as.date(rule, k, now, grace) -- @each
+      end
+      if left > call('PTTL', keys[k]) then call('PEXPIRE', keys[k], left) end
+    end
   end
 end
 return out

@@ -1,7 +1,10 @@
 package lua
 
 import (
+	"encoding/binary"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/routelimit/limit/core"
 )
@@ -13,58 +16,209 @@ type Returns struct {
 	Args   []any
 
 	returns []core.Return
-	first   []int // of the keys of each
+	places  []returnPlace // of each return
+	records int
+	states  []string // keys but those of what was given back before
 }
+
+// A returnPlace is where the reply has what came of a return.
+type returnPlace struct{ rule, record, state int }
+
+// A returnRule is a quota, with its keys and the returns to them.
+type returnRule struct {
+	quota    *core.Quota
+	keys     []string
+	numbers  map[string]int // of the keys
+	memories []string       // of what was given back before
+	records  []returnRecord
+}
+
+// A returnRecord is a return, or several to one key of units that were taken at the same
+// time: they are as those of one admission, which had what the last of them had left.
+type returnRecord struct {
+	core.Return
+	state int // the number of its key
+}
+
+const (
+	ruleSize   = 15
+	recordSize = 36
+)
 
 // NewReturns encodes a call of return.lua. Prefix, now and grace are as for [NewRules]
 // and [Rules.Encode].
 func NewReturns(prefix, now string, grace int, returns []core.Return) *Returns {
-	files := newSelection(returning)
-	l := &Returns{Args: []any{now, grace}, returns: returns}
+	keys := make([]string, len(returns))
 	for i := range returns {
-		r := &returns[i]
-		l.first = append(l.first, len(l.Keys))
-		l.Keys = append(l.Keys, Key(prefix, &r.Charge))
-		if remembersReturns(r.Quota.Algorithm) {
-			l.Keys = append(l.Keys, ReturnedKey(prefix, &r.Charge))
-		}
-		params := parameters(&r.Quota, now)
-		if r.Quota.Identified() {
-			params += string(appendID(nil, r.ID))
-		}
-		l.Args = append(l.Args, int(r.Quota.Algorithm), r.Quota.Limit, r.Quota.Window, params,
-			r.Cost, r.At, r.Remaining, r.ResetAfter)
+		keys[i] = Key(prefix, &returns[i].Charge)
 	}
-	files.addAlgorithms(len(returns), func(i int) *core.Quota { return &returns[i].Quota })
-	l.Script = files.join("return.lua")
+	l := &Returns{returns: returns, places: make([]returnPlace, len(returns))}
+	rules := l.group(prefix, keys, true)
+	several := len(rules) > 1 && repeats(rules)
+	if several { // a key has several quotas: in their order
+		rules = l.group(prefix, keys, false)
+	}
+	l.Script = returnScript(rules, several)
+	l.Args = append(make([]any, 0, 2+2*len(rules)), now, grace)
+	for i := range rules {
+		l.encode(now, &rules[i])
+	}
+	for i := range l.places {
+		p := &l.places[i]
+		for r := range rules[:p.rule] {
+			p.record, p.state = p.record+len(rules[r].records), p.state+len(rules[r].keys)
+		}
+	}
 	return l
 }
 
-// WeightOfReturn estimates for how many µs a return makes a call longer at worst.
-func WeightOfReturn(q *core.Quota) int64 { return 4*weightOfCharge + q.Cells + weightOfSize(q) }
+// group finds the rules of the returns and their places, or makes a rule of each return.
+func (l *Returns) group(prefix string, keys []string, together bool) []returnRule {
+	var rules []returnRule
+	for i := range l.returns {
+		r := &l.returns[i]
+		n := len(rules)
+		if together {
+			n = 0
+			for n < len(rules) && *rules[n].quota != r.Quota {
+				n++
+			}
+		}
+		if n == len(rules) {
+			rules = append(rules, returnRule{quota: &r.Quota, numbers: make(map[string]int)})
+		}
+		record, state := rules[n].add(prefix, keys[i], r)
+		l.places[i] = returnPlace{n, record, state}
+	}
+	return rules
+}
+
+// add adds a return, and returns the numbers of its record and of its key.
+func (u *returnRule) add(prefix, key string, r *core.Return) (record, state int) {
+	state, known := u.numbers[key]
+	if !known {
+		state = len(u.keys)
+		u.keys, u.numbers[key] = append(u.keys, key), state
+		if remembersReturns(r.Quota.Algorithm) {
+			u.memories = append(u.memories, ReturnedKey(prefix, &r.Charge))
+		}
+	} else if alike(r.Quota.Algorithm) {
+		record = slices.IndexFunc(u.records, func(o returnRecord) bool {
+			return o.state == state && o.At == r.At && o.Cost <= mostTogether(&o.Return, r)-r.Cost
+		})
+		if record >= 0 {
+			all := &u.records[record]
+			all.Cost, all.Remaining = all.Cost+r.Cost, min(all.Remaining, r.Remaining)
+			return record, state
+		}
+	}
+	u.records = append(u.records, returnRecord{*r, state})
+	return len(u.records) - 1, state
+}
+
+// alike reports whether units that were taken at one time are the same to an algorithm.
+func alike(a core.Algorithm) bool { return a != core.Queue && a != core.Distinct }
+
+// mostTogether returns how many units of two admissions may be given back as those of one. A
+// bucket gets no more than what the admission left it lacking.
+func mostTogether(a, b *core.Return) int64 {
+	if a.Quota.Algorithm == core.TokenBucket || a.Quota.Algorithm == core.LeakyBucket {
+		return a.Quota.Burst - min(a.Remaining, b.Remaining)
+	}
+	return core.MaxCost
+}
+
+// repeats reports whether a key is one of several rules.
+func repeats(rules []returnRule) bool {
+	seen := make(map[string]bool)
+	for i := range rules {
+		for _, key := range rules[i].keys {
+			if seen[key] {
+				return true
+			}
+			seen[key] = true
+		}
+	}
+	return false
+}
+
+// encode appends the keys and the arguments of a rule.
+func (l *Returns) encode(now string, u *returnRule) {
+	q := u.quota
+	list := make([]byte, 0, ruleSize+recordSize*len(u.records))
+	list = append(list, byte(q.Algorithm))
+	list = append(list, number(int64(len(u.keys)), 2)...)
+	list = append(list, number(q.Limit, 6)...)
+	list = append(list, number(q.Window, 6)...)
+	for i := range u.records {
+		r := &u.records[i]
+		index := uint64(len(l.Keys) + r.state + 1)
+		list = binary.BigEndian.AppendUint64(list, index<<48|uint64(r.Cost))
+		list = append(list, number(r.At, 7)...)
+		list = append(list, number(r.Remaining, 6)...)
+		list = append(list, number(r.ResetAfter, 7)...)
+		list = appendID(list, r.ID)
+	}
+	l.Keys = append(append(l.Keys, u.keys...), u.memories...)
+	l.records, l.states = l.records+len(u.records), append(l.states, u.keys...)
+	l.Args = append(l.Args, parameters(q, now), list)
+}
+
+// returnScripts holds the scripts by the algorithms that they have.
+var returnScripts sync.Map // of *Script
+
+func returnScript(rules []returnRule, several bool) *Script {
+	var algorithms uint64
+	for i := range rules {
+		algorithms |= 2 << rules[i].quota.Algorithm
+	}
+	if several {
+		algorithms++
+	}
+	if known, ok := returnScripts.Load(algorithms); ok {
+		return known.(*Script)
+	}
+	files := newSelection(returning)
+	files.several = several
+	files.addAlgorithms(len(rules), func(i int) *core.Quota { return rules[i].quota })
+	script := files.join("return.lua")
+	returnScripts.Store(algorithms, script)
+	return script
+}
+
+// WeightOfReturn estimates for how many µs a return makes a call longer at worst, which
+// begins with the first.
+func WeightOfReturn(r, first *core.Return) int64 {
+	if alike(r.Quota.Algorithm) && r.At == first.At && r.Key == first.Key && r.SameState(&first.Charge) && r.Quota == first.Quota {
+		return 1
+	}
+	return 4*weightOfCharge + r.Quota.Cells + weightOfSize(&r.Quota)
+}
 
 // Decode returns what came of each return, from the reply to the call. With an error
 // none gave any units.
 func (l *Returns) Decode(reply []int64) ([]core.Returned, error) {
-	n := len(l.returns)
-	if len(reply) != n && len(reply) != 4*n {
+	n := l.records
+	if len(reply) != n && len(reply) != n+3*len(l.states) {
 		return nil, fmt.Errorf("%w: %d numbers for %d returns", ErrReply, len(reply), n)
 	}
-	for i, given := range reply[:n] {
-		if given < 0 {
-			return nil, wrong(-given, l.Keys[l.first[i]])
+	for _, p := range l.places {
+		if given := reply[p.record]; given < 0 {
+			return nil, wrong(-given, l.states[p.state])
 		}
 	}
 	if len(reply) == n {
 		return nil, fmt.Errorf("%w: no outcomes of %d returns", ErrReply, n)
 	}
-	results := make([]core.Returned, n)
-	for i := range results {
+	given, outcomes := slices.Clone(reply[:n]), reply[n:]
+	results := make([]core.Returned, len(l.returns))
+	for i, p := range l.places {
 		c, o := &l.returns[i].Charge, &results[i].Outcome
-		results[i].Units = reply[i]
-		left, more, reset := reply[n+3*i], reply[n+3*i+1], reply[n+3*i+2]
+		results[i].Units = min(c.Cost, given[p.record])
+		given[p.record] -= results[i].Units
+		left, more, reset := outcomes[3*p.state], outcomes[3*p.state+1], outcomes[3*p.state+2]
 		if more < 0 || !plausible(c, left, more, reset) {
-			return nil, fmt.Errorf("%w: %s makes no sense: %d", ErrValue, l.Keys[l.first[i]], reply[n+3*i:n+3*i+3])
+			return nil, fmt.Errorf("%w: %s makes no sense: %d", ErrValue, l.states[p.state], outcomes[3*p.state:3*p.state+3])
 		}
 		*o = core.Outcome{Remaining: left, MoreAfter: more, ResetAfter: reset}
 		if c.Quota.Bars() {

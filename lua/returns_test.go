@@ -22,11 +22,13 @@ func someReturns() []core.Return {
 
 func TestNewReturns(t *testing.T) {
 	call := NewReturns("limit", "", 1, someReturns())
-	assert.Equal(t, []string{"limit:1:{p}:a:x", "limit:1:{p}:b:y", "limit:1:returned:{p}:b:y", "limit:1:{p}:c:"}, call.Keys)
+	assert.Equal(t, []string{"limit:1:{p}:a:x", "limit:1:{p}:c:", "limit:1:{p}:b:y", "limit:1:returned:{p}:b:y"}, call.Keys)
 	assert.Equal(t, []any{"", 1,
-		0, int64(5), int64(1_000_000), "A\x05\x00\x03\xe8", int64(1), int64(1_800_000_000_000_000), int64(4), int64(7),
-		4, int64(5), int64(1_000_000), "9,2", core.MaxCost, core.MaxTime, int64(3), int64(8),
-		0, int64(5), int64(1_000_000), "A\x05\x00\x03\xe8", int64(0), int64(0), int64(0), int64(0),
+		"A\x05\x00\x03\xe8", []byte("\x00\x00\x02" + number(5, 6) + number(1_000_000, 6) +
+			"\x00\x01" + number(1, 6) + number(1_800_000_000_000_000, 7) + number(4, 6) + number(7, 7) + number(0, 8) +
+			"\x00\x02" + number(0, 6) + number(0, 7) + number(0, 6) + number(0, 7) + number(0, 8)),
+		"9,2", []byte("\x04\x00\x01" + number(5, 6) + number(1_000_000, 6) +
+			"\x00\x03" + number(core.MaxCost, 6) + number(core.MaxTime, 7) + number(3, 6) + number(8, 7) + number(0, 8)),
 	}, call.Args)
 	assert.Contains(t, call.Script.Text, "function log.give_back(")
 	assert.Contains(t, call.Script.Text, "function bucket.give_back(")
@@ -36,10 +38,10 @@ func TestNewReturns(t *testing.T) {
 
 func TestDecodeReturns(t *testing.T) {
 	call := NewReturns("limit", "", 1, someReturns())
-	given, err := call.Decode([]int64{1, 0, 2, 5, 0, 0, 3, 60, 80, 0, 50, 50})
+	given, err := call.Decode([]int64{1, 0, 0, 5, 0, 0, 0, 50, 50, 3, 60, 80}) // the last is of the second rule
 	require.NoError(t, err)
 	assert.Equal(t, []core.Returned{{Units: 1, Outcome: core.Outcome{Remaining: 5}},
-		{Outcome: core.Outcome{Remaining: 3, MoreAfter: 60, ResetAfter: 80}}, {Units: 2, Outcome: core.Outcome{MoreAfter: 50, ResetAfter: 50}}}, given)
+		{Outcome: core.Outcome{Remaining: 3, MoreAfter: 60, ResetAfter: 80}}, {Outcome: core.Outcome{MoreAfter: 50, ResetAfter: 50}}}, given)
 	for _, test := range []struct {
 		reply []int64
 		err   error
@@ -47,10 +49,10 @@ func TestDecodeReturns(t *testing.T) {
 	}{
 		{[]int64{1, 0}, ErrReply, "2 numbers for 3 returns"},
 		{[]int64{1, 0, 2}, ErrReply, "no outcomes of 3 returns"},
-		{[]int64{1, 0, 2, 6, 0, 0, 3, 60, 80, 0, 50, 50}, ErrValue, "limit:1:{p}:a:x makes no sense"},
-		{[]int64{1, 0, 2, 5, 0, 0, 3, 60, 80, 0, -1, 50}, ErrValue, "limit:1:{p}:c: makes no sense"},
-		{[]int64{1, -1, 0}, ErrValue, "limit:1:{p}:b:y is of another type"},
-		{[]int64{1, 0, -2}, ErrValue, "limit:1:{p}:c: was written by something else"},
+		{[]int64{1, 0, 0, 6, 0, 0, 0, 50, 50, 3, 60, 80}, ErrValue, "limit:1:{p}:a:x makes no sense"},
+		{[]int64{1, 0, 0, 5, 0, 0, 0, -1, 50, 3, 60, 80}, ErrValue, "limit:1:{p}:c: makes no sense"},
+		{[]int64{1, 0, -1}, ErrValue, "limit:1:{p}:b:y is of another type"},
+		{[]int64{1, -2, 0}, ErrValue, "limit:1:{p}:c: was written by something else"},
 		{[]int64{-3, 0, 0}, ErrClock, "clocks"},
 		{[]int64{0, -4, 0}, ErrReply, "reason 4"},
 	} {
@@ -59,6 +61,39 @@ func TestDecodeReturns(t *testing.T) {
 		assert.ErrorContains(t, err, test.text)
 		assert.Nil(t, given)
 	}
+}
+
+// TestReturnsTogether tests that returns to one key of units of one time are one for the
+// script, and that each caller gets its own back.
+func TestReturnsTogether(t *testing.T) {
+	of := func(a core.Algorithm, at, left int64) core.Return {
+		quota := core.Quota{Algorithm: a, Limit: 5, Window: 1_000_000, Burst: 9}
+		return core.Return{Charge: core.Charge{Policy: "p", Rule: "r", Key: "k", Quota: quota, Cost: 2}, At: at, Remaining: left}
+	}
+	list := []core.Return{of(core.LeakyBucket, 7, 4), of(core.LeakyBucket, 8, 1), of(core.LeakyBucket, 7, 2), of(core.LeakyBucket, 7, 6)}
+	call := NewReturns("limit", "", 1, list)
+	assert.Len(t, call.Keys, 2)
+	assert.Equal(t, []byte("\x05\x00\x01"+number(5, 6)+number(1_000_000, 6)+
+		"\x00\x01"+number(6, 6)+number(7, 7)+number(2, 6)+number(0, 7)+number(0, 8)+
+		"\x00\x01"+number(2, 6)+number(8, 7)+number(1, 6)+number(0, 7)+number(0, 8)), call.Args[len(call.Args)-1])
+	given, err := call.Decode([]int64{3, 2, 5, 60, 80})
+	require.NoError(t, err)
+	var units []int64
+	for _, g := range given {
+		units = append(units, g.Units)
+		assert.Equal(t, core.Outcome{Remaining: 5, MoreAfter: 60, ResetAfter: 80}, g.Outcome)
+	}
+	assert.Equal(t, []int64{2, 2, 1, 0}, units)
+
+	call = NewReturns("limit", "", 1, []core.Return{of(core.Queue, 7, 4), of(core.Queue, 7, 3)})
+	assert.Len(t, call.Args[len(call.Args)-1], ruleSize+2*recordSize, "each unit has its own turn")
+
+	// A key that has two quotas: in the order of the returns.
+	list[1].Quota.Limit = 6
+	call = NewReturns("limit", "", 1, list[:3])
+	assert.Len(t, call.Keys, 6)
+	assert.NotEqual(t, NewReturns("limit", "", 1, list[:1]).Script, call.Script)
+	assert.Len(t, call.Args, 2+2*3)
 }
 
 // FuzzDecodeReturns gives the decoder replies that no script made.

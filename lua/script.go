@@ -54,8 +54,9 @@ func Plain(sha string) (text string) {
 //	-- @rare without ring.lua      only in scripts that do not have this file
 //
 // A line of code that ends in "-- @extra" is for charges with Reserve, and left out where
-// there are none; one that ends in "-- @several" is for several asks, one that ends in
-// "-- @debt" for debts.lua.
+// there are none; one that ends in "-- @several" is for several asks, or for keys of several
+// rules in return.lua, one that ends in "-- @debt" for debts.lua, one that ends in "-- @take"
+// for neither of these.
 type file struct {
 	text     [3]string   // of each purpose: that of taking is in all scripts
 	needs    [3][]string // of each purpose
@@ -184,7 +185,7 @@ func (s *selection) addAlgorithms(n int, quota func(i int) *core.Quota) {
 			}
 			s.add(fileOf(a))
 			for _, t := range parsed()[fileOf(a)].above {
-				if q.Limit > t.limit && s.purpose != owing {
+				if q.Limit > t.limit && s.purpose == taking {
 					s.add(t.name)
 				}
 			}
@@ -222,7 +223,7 @@ func (s *selection) join(driver string) *Script {
 		}
 		return "-- @rare\n"
 	})
-	for mark, wanted := range map[string]bool{"extra": s.extra, "several": s.several, "debt": s.purpose == owing} {
+	for mark, wanted := range map[string]bool{"extra": s.extra, "several": s.several, "debt": s.purpose == owing, "take": s.purpose == taking} {
 		if !wanted {
 			text = regexp.MustCompile(`(?m)^.* -- @`+mark+`\n`).ReplaceAllString(text, "")
 		}

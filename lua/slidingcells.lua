@@ -156,4 +156,21 @@ end
 function cells.owe(s, n, at) return owe_grids(cells_grids(), s, n, at) end
 
 -- @return
-function cells.give_back(value, r, now) return give_back_grids(cells_grids(), value, r, now) end
+function cells.give_back(value, r, now)
+  local keep, length = r.cells + 1, ceildiv(r.window, r.cells)
+  if #value ~= 15 + 6*keep or byte(value, 1) ~= 118 or u56(value, 9) ~= length then
+    return give_back_grids(cells_grids(), value, r, now)
+  end
+  local at = r.at
+  local cell = floordiv(at, length)
+  local behind = floordiv(u56(value, 2), length) - cell
+  if at > now or behind < 0 or behind >= keep or floordiv(now, length) - cell >= keep then return 0 end
+  local place, given = 16 + 6*behind, r.cost
+  local count = u48(value, place)
+  if given >= count then
+    value = sub(value, 1, place - 1) .. '\0\0\0\0\0\0' .. sub(value, place + 6)
+    if sub(value, 16) == rep('\0', 6*keep) then value = '' end
+    return count, value, keep*length, true
+  end
+  return given, sub(value, 1, place - 1) .. be48(count - given) .. sub(value, place + 6), keep*length, true
+end

@@ -134,4 +134,24 @@ end
 function counter.owe(s, n, at) return owe_grids(counter_grids(), s, n, at) end
 
 -- @return
-function counter.give_back(value, r, now) return give_back_grids(counter_grids(), value, r, now) end
+function counter.give_back(value, r, now)
+  local window, current, previous = r.window, 0, 0
+  if #value == 26 and byte(value, 1) == 119 and u48(value, 21) == window then
+    current = u48(value, 9)
+    previous = u48(value, 15)
+  end
+  if current + previous < 1 or current + previous >= 281474976710656 then return give_back_grids(counter_grids(), value, r, now) end
+  local mine = floordiv(r.at, window)
+  local given = 0
+  local behind = floordiv(u56(value, 2), window) - mine
+  if r.at > now or floordiv(now, window) - mine > 1 then return 0 end
+  if behind == 0 then
+    given = math.min(r.cost, current)
+    current = current - given
+  elseif behind == 1 then
+    given = math.min(r.cost, previous)
+    previous = previous - given
+  end
+  if current + previous == 0 then return given, '' end
+  return given, sub(value, 1, 8) .. be48(current) .. be48(previous) .. sub(value, 21), 2*window, true
+end

@@ -78,7 +78,8 @@ end
 
 function log.prepare(rule, params)
   rule.head = params
-  if rule.limit > 128 then rule.as, rule.ring = large, sub(params, 2) end
+  if rule.limit > 128 then rule.as, rule.ring = large, sub(params, 2) end -- @take
+  if rule.limit > 128 then rule.upto = rule.short and '527' or '783' end
 end
 
 function log.load(rule, now)
@@ -181,9 +182,9 @@ function log.charge(rule, value, now, n, at)
 end
 
 -- @return
--- Gives back the units of a time. Units ahead of now stay as they are: the next decision
--- dates them now.
-function log.give_back(value, r, now)
+-- @rare
+-- give_back of a value in any form
+local function give_back_mixed(value, r, now)
   local ticks, width, newest, limit, window = ticks_of(value)
   if not ticks then return nil, WRONG_VALUE end
   if r.at > now or now - r.at >= window then return 0 end
@@ -194,4 +195,103 @@ function log.give_back(value, r, now)
   local last = sub(ticks, -width)
   newest = newest - (newest - (width == 4 and u32(last, 1) or u48(last, 1))) % (width == 4 and 4294967296 or 281474976710656)
   return given, value_of(limit, window, ticks, newest, byte(value, 1) >= RING_SHORT and 0 or STRING_MOST)
+end
+
+local tails = {} -- of rings by key: the last slots, as this call makes them; or false if the value is whole
+
+-- whether the beginning of a value is enough
+function log.partial(value) return byte(value, 1) == RING_SHORT or byte(value, 1) == RING_LONG end
+
+-- @rare
+-- the last slots of a ring of this version that is not ahead of now, or nil
+local function tail_of(r, value, now)
+  local width, size = r.short and 4 or 6, u24(value, 2)
+  local cursor = u24(value, 11)
+  local live = u24(value, 14)
+  if byte(value, 1) ~= (width == 4 and RING_SHORT or RING_LONG) or size ~= r.limit or u48(value, 5) ~= r.window or
+    u56(value, 24) > now or cursor >= size or live > size or live == 0 then return nil end
+  if cursor == 0 then cursor = size end
+  local from = cursor - math.min(live, cursor, 128)
+  local slots = call('GETRANGE', keys[r.k], 30 + from*width, 29 + cursor*width)
+  if #slots ~= (cursor - from)*width then return nil end
+  return {head = sub(value, 1, 10), width = width, size = size, from = from, live = live, all = cursor - from == live,
+    oldest = u56(value, 17), newest = u56(value, 24), slots = slots}
+end
+
+-- @rare
+-- gives back to a ring where it is: its last slots move up. It returns nil if other slots
+-- may be of that time.
+local function give_back_tail(s, r, now)
+  local key, width, slots, at = keys[r.k], s.width, s.slots, r.at
+  if at > s.newest or now - at >= r.window then return 0 end
+  local i = count_until(slots, width, s.newest, at - 1)
+  if i == 0 and not s.all then return nil end
+  local given = math.min(r.cost, count_until(slots, width, s.newest, at) - i)
+  if given == 0 then return 0 end
+  if given == s.live then return given, '' end
+  slots = sub(slots, 1, i*width) .. sub(slots, (i + given)*width + 1)
+  if i == 0 then s.oldest = oldest_of(slots, width, s.newest) end
+  s.newest = oldest_of(sub(slots, -width), width, s.newest)
+  s.slots, s.live = slots, s.live - given
+  local header = s.head .. be24((s.from + #slots / width) % s.size) .. be24(s.live) .. be56(s.oldest) .. be56(s.newest)
+  return given, header, function()
+    call('SETRANGE', key, 30 + s.from*width, slots)
+    call('SETRANGE', key, '0', header)
+  end
+end
+
+-- @rare
+-- give_back of a ring of which the beginning was read
+local function give_back_ring(value, r, now)
+  local k = r.k
+  local s = tails[k]
+  if not s then s = tail_of(r, value, now) end
+  if s then
+    tails[k] = s
+    local given, rest, write = give_back_tail(s, r, now)
+    if given then return given, rest, write end
+  end
+  local whole = call('GET', keys[k])
+  if s then whole = sub(value, 1, 30) .. sub(whole, 31, 30 + s.from*s.width) .. s.slots .. sub(whole, 31 + s.from*s.width + #s.slots) end
+  local given, rest, life = give_back_mixed(whole, r, now)
+  if given and given > 0 then tails[k] = false end
+  return given, rest, life
+end
+
+-- Gives back the units of a time. Units ahead of now stay as they are: the next decision
+-- dates them now.
+function log.give_back(value, r, now)
+  if r.upto and #value >= 30 and tails[r.k] ~= false and log.partial(value) then return give_back_ring(value, r, now) end
+  local head, width, at, cost = r.head, r.short and 4 or 6, r.at, r.cost
+  local first, last = #head + 1, #value - 6
+  local size = last - first
+  if size < 0 or size % width ~= 0 or size >= STRING_MOST*width or size >= r.limit*width or sub(value, 1, first - 1) ~= head then
+    return give_back_mixed(value, r, now)
+  end
+  local tick = sub(be56(at), 8 - width)
+  local newest = newest_of(value, width)
+  if newest > now then return give_back_mixed(value, r, now) end
+  if at > newest or now - at >= r.window or cost == 0 then return 0 end
+  local from = first - 1
+  repeat from = string.find(value, tick, from + 1, true) until not from or (from - first) % width == 0 -- or it has bytes of two
+  if not from then return 0 end
+  local to, given = from + width, 1
+  while given < cost and to <= last and sub(value, to, to + width - 1) == tick do to, given = to + width, given + 1 end
+  if from == first and to > last then return given, '' end
+  if to > last then -- the newest: those before it may have other bytes above
+    newest = at - (at - (width == 4 and u32(value, from - 4) or u48(value, from - 6))) % (width == 4 and 4294967296 or 281474976710656)
+    return given, sub(value, 1, from - 1) .. sub(be56(newest), 1, 7 - width), r.window, true
+  end
+  return given, sub(value, 1, from - 1) .. sub(value, to), r.window, true
+end
+
+function log.look(rule, now, k, value)
+  local head, limit, window, width, modulus = rule.head, rule.limit, rule.window, 4, 4294967296
+  local first = #head + 1
+  if not rule.short then width, modulus = 6, 281474976710656 end
+  load_value(rule, now, k, value, head, limit, window, first, width, modulus) -- @inline
+end
+
+function log.date(rule, k, now, grace)
+  write_anew(keys[k], mixed[k], 0, now, grace)
 end

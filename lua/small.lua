@@ -34,6 +34,7 @@ end
 local function floordiv(a, b) return (a - a % b) / b end
 local function ceildiv(a, b) return -floordiv(-a, b) end
 
+-- @rare
 -- units that a bucket or queue may lack, debts included: what comes back in ten years,
 -- but at least its capacity
 local function owed_most(rule, capacity)
@@ -92,6 +93,8 @@ end
 
 -- an algorithm with a small state, of these functions and those of state.lua
 local function small(decode, step, later, encode)
-  return {decode = decode, step = step, later = later, encode = encode,
-    load = load_small, take = take_small, after = after_small, save = save_small}
+  return {
+    load = load_small, take = take_small, after = after_small, save = save_small, -- @take
+    decode = decode, step = step, later = later, encode = encode,
+  }
 end

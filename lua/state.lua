@@ -9,8 +9,8 @@ local more = {nil, nil, nil, nil}  -- us until one unit more fits than now, or 0
 local reset = {nil, nil, nil, nil} -- us until nothing is used, or 0
 local problem = {} -- why the key cannot be used, if so
 local redated = {} -- whether it must be written although nothing was taken
-local needs = {}   -- units that a charge needs room for, where that is not its cost
-local delays = {}  -- us that the units taken last must wait, in a queue
+local needs = {}   -- units that a charge needs room for, where that is not its cost -- @take
+local delays = {}  -- us that the units taken last must wait, in a queue -- @take
 
 local WRONG_TYPE, WRONG_VALUE, WRONG_CLOCK = 1, 2, 3 -- what may be wrong with a key
 
@@ -29,12 +29,14 @@ local WRONG_TYPE, WRONG_VALUE, WRONG_CLOCK = 1, 2, 3 -- what may be wrong with a
 --   refuse(rule, k, barred)  optional: notes that a charge was refused, maybe because
 --                            a ban bars a key of the decision
 --   save(rule, now, stamp, grace)   writes the keys that have changed
---   give_back(value, r, now, returned)   see return.lua; only in its script
+--   give_back(value, rule, now, returned), look(rule, now, k, value), date(rule, k, now, grace)
+--                            see return.lua; only in its script
 --
 -- flatten.go writes all but the last into the driver where it calls them, so they are
 -- functions of these parameters, and no local has the name of one at the top level.
 local algorithms = {}
 
+-- @rare
 -- reads the values of the keys of a rule: false if there is none. A key of another
 -- type is noted in problem.
 local function values_of(rule)

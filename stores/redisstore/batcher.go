@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	maxInFlight = 2     // calls of a batcher at the same time
+	maxInFlight = 2     // calls of a batcher at the same time, but for returns 1
 	maxBatch    = 128   // requests in a call; 128 keep Redis for about 0.6 ms
 	maxWeight   = 2_500 // µs that all but the first keep Redis at worst, by [lua.Rules.Weight]
 )
@@ -22,7 +22,8 @@ const (
 // A batcher sends requests in batches: those of one shape to decide, or the returns of one
 // policy. No timer collects them: a request goes at once, and alone, while fewer than
 // maxInFlight calls are in flight. Others wait, and go together in the next call. The
-// scheme is group commit (DeWitt and others, 1984).
+// scheme is group commit (DeWitt and others, 1984). A return lets other goroutines run
+// before it goes: what one call has refused is then given back by one call.
 //
 // The goroutine of a lone request makes the call itself: handing it to another one
 // would take half as long as the call. A batch has a goroutine of its own, so that
@@ -110,10 +111,7 @@ func (b *batcher) giveBack(ctx context.Context, returns []core.Return) ([]core.R
 // call.
 func (b *batcher) do(ctx context.Context, r *request) (err error, finished bool) {
 	r.ctx = ctx
-	b.mu.Lock()
-	if b.inFlight < maxInFlight {
-		b.inFlight++
-		b.mu.Unlock()
+	if b.goesAlone(r) {
 		defer func() { // also if a hook of the client panics
 			if batch := b.nextBatch(); batch != nil {
 				go b.drain(batch)
@@ -122,10 +120,6 @@ func (b *batcher) do(ctx context.Context, r *request) (err error, finished bool)
 		b.call(ctx, []*request{r})
 		return r.err, true
 	}
-	r.state = queued
-	b.queue = append(b.queue, r)
-	b.mu.Unlock()
-
 	r.timer.Reset(b.store.timeout)
 	defer r.timer.Stop()
 	select {
@@ -136,6 +130,34 @@ func (b *batcher) do(ctx context.Context, r *request) (err error, finished bool)
 	case <-r.timer.C:
 		return b.abandon(r, b.late(r)), false
 	}
+}
+
+// goesAlone reports whether the caller of r is to make a call for it. Otherwise r is in the
+// queue.
+func (b *batcher) goesAlone(r *request) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	most := maxInFlight
+	if b.rules == nil {
+		most = 1
+	}
+	alone := b.inFlight < most
+	if alone {
+		b.inFlight++
+	}
+	if alone && b.rules == nil {
+		b.mu.Unlock()
+		runtime.Gosched()
+		b.mu.Lock()
+		if alone = len(b.queue) == 0; !alone {
+			go func() { b.drain(b.nextBatch()) }()
+		}
+	}
+	if !alone {
+		r.state = queued
+		b.queue = append(b.queue, r)
+	}
+	return alone
 }
 
 // recycle makes r available for another call.
@@ -214,7 +236,7 @@ func (b *batcher) weight(r, first *request) (us int64) {
 		return b.rules.Weight(r.asks, first.asks)
 	}
 	for i := range r.returns {
-		us += lua.WeightOfReturn(&r.returns[i].Quota)
+		us += lua.WeightOfReturn(&r.returns[i], &first.returns[0])
 	}
 	return us
 }
