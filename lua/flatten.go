@@ -12,7 +12,7 @@ import (
 // of the cost of a lone decision is what the script defines anew in every call. The
 // result decides as the text does. The rules go by the lines of the text:
 //
-//   - Lines of comments are left out, and "-- @extra", "-- @several" or "-- @debt" at the end of a line.
+//   - Lines of comments are left out, and "-- @extra", "-- @several", "-- @debt" or "-- @tallies" at the end of a line.
 //   - A call of a function that is marked "-- @rare" becomes a function expression,
 //     so that it is defined only where it is reached.
 //   - A line that ends in "-- @inline" becomes the body of the function that it calls.
@@ -21,7 +21,8 @@ import (
 //     becomes the bodies of these functions, each behind a comparison. Algorithms
 //     whose functions have no definition of the form "function x.load(…)", or one
 //     with a return that is not marked rare, are called as before.
-//   - A function that the script does not name any more is left out.
+//   - A function that the script does not name any more is left out. One whose calls have
+//     become its body stays if the script also calls it as as['name'].
 //
 // flatten panics on a text that it cannot rewrite, which is a mistake in the files. It does
 // not see a body that is written where a name of the top level means something else:
@@ -45,7 +46,7 @@ func flatten(text string) string {
 
 var (
 	commentLine = regexp.MustCompile(`(?m)^ *--(?: [^@].*|| @(?:needs|value|returned).*)\n`)
-	marked      = regexp.MustCompile(` -- @(?:extra|several|debt)\n`)
+	marked      = regexp.MustCompile(` -- @(?:extra|several|debt|tallies)\n`)
 	definition  = regexp.MustCompile(`(?ms)^(-- @rare\n)?(local )?function ([\w.]+)\(([^)\n]*)\)(?:\n(.*?)^| ([^\n]*) )end\n`)
 	eachLine    = regexp.MustCompile(`(?m)^ *(?:if rule\.as\.\w+ then |(\w+) = )?rule\.as\.(\w+)\((.*?)\)(?: end)? -- @each\n`)
 	inlineLine  = regexp.MustCompile(`(?m)^ *([\w.]+)\((.*?)\) -- @inline\n`)
@@ -240,8 +241,8 @@ func (s *script) dropUnused() (any bool) {
 		rest := s.String()
 		_, hook, owned := strings.Cut(f.name, ".")
 		used := mentions(rest, f.name, ".")
-		if owned && !f.written {
-			used = used || mentions(rest, "."+hook, "")
+		if owned {
+			used = used || !f.written && mentions(rest, "."+hook, "") || strings.Contains(rest, "['"+hook+"']")
 		}
 		f.dropped = !used
 		any = any || f.dropped

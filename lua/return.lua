@@ -27,6 +27,7 @@ if not now then
   local t = call('TIME')
   now = t[1]*1000000 + t[2]
 end
+open_tallies(now, 0) -- @tallies
 
 local out, writes, wrong = {}, {}, false
 local k, rules, pending = 0, {}, {} -- by key, what is about to be written
@@ -57,6 +58,7 @@ for i = 3, #ARGV, 8 do
     problem = problem or other
   end
   local given, rest, life, memory = 0, nil, nil, nil
+  if not knew(key, r.at) then value = nil end -- @tallies
   if not problem and value then
     given, rest, life, memory = as.give_back(value, r, now, remembered)
     if not given then problem = rest end
@@ -96,4 +98,5 @@ for i = 1, #rules do
     if left > call('PTTL', keys[k]) then call('PEXPIRE', keys[k], left) end
   end
 end
+for i = 1, #rules do close_return(rules[i].first, now, grace, out[i], rules[i].at) end -- @tallies
 return out

@@ -13,4 +13,5 @@ func TestVersionsAlone(t *testing.T) {
 	s, f := guarded(1, now)
 	f.fail(errDown)
 	storetest.Versions(t, storetest.Harness{Store: s, SetTime: now.Store}, 1, 300)
+	storetest.Algorithms(t, storetest.Harness{Store: s, SetTime: now.Store}, 1, 300)
 }
