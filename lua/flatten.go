@@ -84,6 +84,9 @@ func (s *script) read(text string) {
 			s.functions[n-1].behind = text[at:m[0]]
 		}
 		f := &function{rare: part(1) != "", local: part(2) != "", name: part(3), params: part(4), body: part(5) + part(6)}
+		if slices.ContainsFunc(s.functions, func(other *function) bool { return other.name == f.name }) {
+			panic(fmt.Sprintf("lua: two functions are %s", f.name))
+		}
 		f.returns = slices.Contains(words(f.body), "return")
 		s.functions = append(s.functions, f)
 		at = m[1]

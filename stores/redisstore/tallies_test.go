@@ -63,3 +63,19 @@ func TestBrokenTallies(t *testing.T) {
 		}
 	}
 }
+
+// TestGridsBesideLog has two versions of a rule with cells in one call with a log: the script
+// has the stored forms of both.
+func TestGridsBesideLog(t *testing.T) {
+	client := redistest.Client(t)
+	now := start
+	store := at(client, &now)
+	for _, window := range []int64{60_000_000, 30_000_000, 60_000_000} {
+		d, err := storetest.Take(t.Context(), store, "p", []core.Charge{
+			{Rule: "log", Key: "k", Quota: core.Quota{Limit: 5, Window: 60_000_000}, Cost: 1},
+			{Rule: "cells", Key: "k", Quota: core.Quota{Algorithm: core.SlidingCells, Limit: 5, Window: window, Cells: 10}, Cost: 1},
+		})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+	}
+}
