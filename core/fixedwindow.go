@@ -168,6 +168,8 @@ func (w *windowState) above(extra, limit int64) int64 {
 	return min(max(0, extra+w.count-limit), limit)
 }
 
+func (w *windowState) fits(n, limit int64) bool { return w.counted()+n <= limit }
+
 func (w *windowState) open() bool { return w.live }
 
 func (w *windowState) Expires() int64 {

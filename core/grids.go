@@ -34,6 +34,7 @@ type grid interface {
 	span() int64                    // how long a unit counts, at most
 	holds() int64                   // by which the grid that holds most is chosen
 	above(extra, limit int64) int64 // see gridOf: what is above the limit of a period that has passed
+	fits(n, limit int64) bool       // whether its period has nothing above the limit with n units more, after enter
 	open() bool                     // whether the period of the units goes on, after enter
 
 	// owes reports whether units used at a time count, and owe takes them, after enter. Q
@@ -59,6 +60,7 @@ type grids struct {
 
 	// of the state itself, and of the last Advance
 	limit, extra int64
+	told         bool // whether another algorithm took the units that are charged: see Tallies
 }
 
 // A gridOf is a grid and its version's times.
@@ -99,7 +101,8 @@ func turnTo(g grid, q *Quota, now int64) {
 		if all.own < len(all.list) {
 			all.list[all.own].grid = mine
 		}
-		if all.list[i].grid, all.own = nil, i; len(all.list) == 1 && all.list[0].extra == 0 {
+		all.list[i].grid, all.own = nil, i
+		if v := &all.list[0]; len(all.list) == 1 && v.extra == 0 && g.above(0, v.limit) == 0 {
 			*held = nil
 		}
 	}
@@ -188,7 +191,7 @@ func charge(g grid, now, n, at int64) {
 			v.grid.owe(n, at)
 		}
 	}
-	if len(all.list) == 1 && all.extra == 0 {
+	if len(all.list) == 1 && all.extra == 0 && (!all.told || g.fits(n, all.limit)) {
 		*held = nil
 	}
 }
@@ -310,5 +313,5 @@ func (a *grids) clone() *grids {
 			list[i].grid = list[i].grid.Clone().(grid)
 		}
 	}
-	return &grids{list, a.own, a.limit, a.extra}
+	return &grids{list, a.own, a.limit, a.extra, false}
 }

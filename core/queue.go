@@ -83,8 +83,14 @@ func (u *queueState) Take(n int64, _ uint64) (room, delay int64) {
 // Owe implements [State]: it moves the end as far back as units that come at that time
 // do, which is exact if no turn since then began later than it could. Gaps stay.
 func (u *queueState) Owe(q *Quota, n, at int64, _ uint64) {
-	n = min(n, q.mostOwed())
-	longest, most := u.after(q.mostOwed(), 0, 0)
+	u.owe(n, at, q.mostOwed())
+	u.known = u.now + debtMemory
+}
+
+// owe adds units that came at a time, until it has so many, or is as long as before.
+func (u *queueState) owe(n, at, units int64) {
+	n = min(n, units)
+	longest, most := u.after(units, 0, 0)
 	if u.ahead > longest || u.ahead == longest && u.aheadPart > most {
 		longest, most = u.ahead, u.aheadPart
 	}
@@ -101,7 +107,6 @@ func (u *queueState) Owe(q *Quota, n, at int64, _ uint64) {
 		u.gaps.total += n
 		u.trim()
 	}
-	u.known = u.now + debtMemory
 }
 
 func (u *queueState) Used() int64 { return u.capacity - u.room }

@@ -161,6 +161,8 @@ func (c *cellsState) holds() int64 { return c.span() }
 
 func (c *cellsState) above(int64, int64) int64 { return 0 }
 
+func (c *cellsState) fits(int64, int64) bool { return true }
+
 func (c *cellsState) open() bool { return true }
 
 // Return implements [State], while the cell of At is in the window.

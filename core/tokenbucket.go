@@ -163,6 +163,12 @@ func (b *bucketState) Take(n int64, _ uint64) (room, delay int64) {
 // The version pays for all of it that is above its burst before it admits anything. One
 // with a smaller burst does not pay for what others have admitted above that.
 func (b *bucketState) Owe(q *Quota, n, at int64, _ uint64) {
+	b.owe(n, at, q.mostOwed())
+	b.until = max(b.until, b.now+debtMemory)
+}
+
+// owe takes tokens from a time on, until most are missing, or as many as were before.
+func (b *bucketState) owe(n, at, most int64) {
 	if at = max(at, b.last); b.isNew && b.initial > 0 {
 		at = max(at, b.now-newAgain)
 	}
@@ -171,13 +177,12 @@ func (b *bucketState) Owe(q *Quota, n, at int64, _ uint64) {
 	if b.isNew && missing <= b.initial {
 		missing, back = b.initial, 0
 	}
-	most := max(q.mostOwed(), missing)
-	if missing += min(n, q.mostOwed()); missing > most {
+	most, n = max(most, missing), min(n, most)
+	if missing += n; missing > most {
 		missing, back = most, 0
 	}
 	b.write(missing, back, at)
 	b.owed = max(0, missing-admitted)
-	b.until = max(b.until, b.now+debtMemory)
 }
 
 // Refuse implements [State]: a bucket that does not begin full refills from its

@@ -127,9 +127,11 @@ end
 bucket.remembered = 60000000 -- us for which a bucket that debts left full is remembered, for others to add to
 
 -- Takes tokens from the time of their use on, or from the last charge on if that is later.
--- What is above the burst is owed, and also what others admitted above it before.
-function bucket.owe(s, n, at)
-  local rule, most, missing, back, admitted = s.rule, owed_most(s.rule, s.rule.burst), s.rule.missing, 0, s.rule.burst
+-- What is above the burst is owed, and also what others admitted above it before. No more
+-- than most are missing then, if it is given.
+function bucket.owe(s, n, at, _, most)
+  local rule, missing, back, admitted = s.rule, s.rule.missing, 0, s.rule.burst
+  most = most or owed_most(rule, rule.burst)
   if s.last and at < s.last then at = s.last end
   if s.new and at < s.now - NEW_AGAIN then at = s.now - NEW_AGAIN end
   if s.last and not s.new then

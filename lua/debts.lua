@@ -28,6 +28,7 @@ if not now then
   now = t[1]*1000000 + t[2]
   if now > deadline and deadline > 0 then return {now, tonumber(argv[#argv])} end
 end
+open_tallies(now, 1) -- @tallies
 
 local function charge_small(rule, value, now, n, at, id)
   local as = rule.as
@@ -71,4 +72,5 @@ if wrong then return out end
 for key, value in pairs(seen) do
   call('SET', key, value, 'PX', tostring(ceil(lives[key] / 1000) + grace))
 end
+for k = 1, #keys do close_debt(k, now, grace, tonumber(argv[7*k + 1]), now - argv[7*k + 2]) end -- @tallies
 return out

@@ -12,7 +12,8 @@ import (
 // of the cost of a lone decision is what the script defines anew in every call. The
 // result decides as the text does. The rules go by the lines of the text:
 //
-//   - Lines of comments are left out, and "-- @extra", "-- @several", "-- @debt" or "-- @take" at the end of a line.
+//   - Lines of comments are left out, and marks such as "-- @extra" at the end of a line: see
+//     file in script.go.
 //   - A call of a function that is marked "-- @rare" becomes a function expression,
 //     so that it is defined only where it is reached.
 //   - A line that ends in "-- @inline" becomes the body of the function that it calls.
@@ -22,7 +23,8 @@ import (
 //     whose functions have no definition of the form "function x.load(…)", or one
 //     with a return that is not marked rare, are called as before.
 //   - A function that the script does not name any more is left out, and one that small(…)
-//     gets and nothing reads.
+//     gets and nothing reads. One whose calls have become its body stays if the script also
+//     calls it as as['name'].
 //   - A local in capitals that is a number becomes the number, since a local costs each
 //     function that names it.
 //
@@ -48,7 +50,7 @@ func flatten(text string) string {
 
 var (
 	commentLine = regexp.MustCompile(`(?m)^ *--(?: [^@].*|| @(?:needs|value|returned).*)\n`)
-	marked      = regexp.MustCompile(` -- @(?:extra|several|debt|take)\n`)
+	marked      = regexp.MustCompile(` -- @(?:extra|several|debt|take|tallies)\n`)
 	constants   = regexp.MustCompile(`(?m)^local ([A-Z_]+(?:, [A-Z_]+)*) = (\d+(?:, \d+)*)(?: --.*)?\n`)
 	definition  = regexp.MustCompile(`(?ms)^(-- @rare\n)?(local )?function ([\w.]+)\(([^)\n]*)\)(?:\n(.*?)^| ([^\n]*) )end\n`)
 	capitals    = regexp.MustCompile(`\b[A-Z_]+\b`)
@@ -108,6 +110,9 @@ func (s *script) read(text string) {
 			s.functions[n-1].behind = text[at:m[0]]
 		}
 		f := &function{rare: part(1) != "", local: part(2) != "", name: part(3), params: part(4), body: part(5) + part(6)}
+		if slices.ContainsFunc(s.functions, func(other *function) bool { return other.name == f.name }) {
+			panic(fmt.Sprintf("lua: two functions are %s", f.name))
+		}
 		f.returns = slices.Contains(words(f.body), "return")
 		s.functions = append(s.functions, f)
 		at = m[1]
@@ -267,8 +272,8 @@ func (s *script) dropUnused() (any bool) {
 		rest := s.String()
 		_, hook, owned := strings.Cut(f.name, ".")
 		used := mentions(rest, f.name, ".")
-		if owned && !f.written {
-			used = used || mentions(rest, "."+hook, "")
+		if owned {
+			used = used || !f.written && mentions(rest, "."+hook, "") || strings.Contains(rest, "['"+hook+"']")
 		}
 		f.dropped = !used
 		any = any || f.dropped

@@ -102,7 +102,7 @@ local function sooner(s, us)
 end
 
 -- @rare
-local function value_of(list)
+local function value_of_grids(list)
   local out = {'x'}
   for i = 1, #list do
     local g = list[i]
@@ -149,7 +149,7 @@ local function encode_grids(s, value, life)
     end
   end
   mine.value = s.joins and not s.taken and s.own or s.kept or value
-  if #list == 1 and mine.extra == 0 then return mine.value, life end
+  if #list == 1 and mine.extra == 0 and not (s.told and s.used > mine.limit) then return mine.value, life end
   mine.matters, mine.holds = life, s.used
   for i = 1, #list do
     local g = list[i]
@@ -158,7 +158,7 @@ local function encode_grids(s, value, life)
     if kind.above and g.holds > 0 and kind.above(g.extra, g.holds, g.limit) > 0 then matters = matters + span end
     life = math.max(life, matters, g.used + IDLE_GRID + 2*span - now)
   end
-  return value_of(list), life
+  return value_of_grids(list), life
 end
 
 -- @rare
@@ -208,5 +208,7 @@ local function give_back_grids(kind, value, r, now)
     ends = math.max(ends, ends_of(kind, g))
   end
   if ends == 0 then return given, '' end
-  return given, #list == 1 and list[1].extra == 0 and list[1].value or value_of(list), math.max(ends - now, 1)
+  local g = list[1]
+  local single = #list == 1 and g.extra == 0 and not (kind.above and kind.above(0, g.holds, g.limit) > 0)
+  return given, single and g.value or value_of_grids(list), math.max(ends - now, 1)
 end

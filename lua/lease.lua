@@ -31,6 +31,7 @@ if not now then
   local t = call('TIME')
   now = t[1]*1000000 + t[2]
 end
+open_tallies(now, 0) -- @tallies
 
 local out = {}
 
@@ -84,4 +85,5 @@ for k = 1, #keys do
     end
   end
 end
+close_tallies(now, grace) -- @tallies
 return out

@@ -405,5 +405,8 @@ func wrong(what int64, key string) error {
 	case 3:
 		return ErrClock
 	}
+	if a := core.Algorithm(what - lackBase); what >= lackBase && a <= core.Queue {
+		return &lackError{key, a}
+	}
 	return fmt.Errorf("%w: undecided for the reason %d", ErrReply, what)
 }

@@ -185,10 +185,10 @@ end
 -- @debt
 queue.remembered = 60000000 -- us for which a queue that debts left empty is remembered, for others to add to
 
--- Moves the end as far back as units that come at a time do.
-function queue.owe(s, n, at)
+-- Moves the end as far back as units that come at a time do, until the queue has most units.
+function queue.owe(s, n, at, _, most)
   local rule, now, stop, part = s.rule, s.now, s.stop or 0, s.rest or 0
-  local most = owed_most(rule, rule.burst + 1)
+  most = most or owed_most(rule, rule.burst + 1)
   if n > most then n = most end
   local longest, rest = muldiv(most, rule.window, rule.limit)
   rest = rest % rule.limit

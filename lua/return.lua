@@ -14,6 +14,8 @@
 --           give back:6, and of the admission its time:7 in us, what remained:6, the us
 --           until the quota was full:7, and its id:8. Numbers are big-endian: Redis takes
 --           longer to pass each argument than the script to read them
+-- ARGV[#]   for lines with @tallies only, the heads of the keys: see tallies.lua. Each rule
+--           has one return then
 -- reply     an integer for each return: units that were given back, or what is
 --           wrong with its key: -1 a value of another type, -2 a value that no
 --           script wrote, -3 that the time of Redis is in none of the calendar periods sent.
@@ -34,15 +36,17 @@
 -- partial(value) says that this is enough. Its give_back then returns the value that look
 -- needs, and instead of the us a function that writes the key.
 --
--- Lines that end in @several are for keys that have several rules.
+-- Lines that end in @several are for keys that have several rules, or tallies.
 
-local now, grace, K = argv[1], argv[2] + 0, #argv/2 - 1
+local now, grace = argv[1], argv[2] + 0
 if now ~= '' then
   now = now + 0
 else
   local t = call('TIME')
   now = t[1]*1000000 + t[2]
 end
+open_tallies(now, 0) -- @tallies
+local K = #argv/2 - 1
 
 local stored, written, rules, last = {nil, nil, nil, nil}, {}, {nil, nil, nil, nil}, 0
 local names = {[stored] = {}, [written] = {}} -- @several
@@ -86,6 +90,7 @@ for r = 1, K do
     rule.at = u56(list, i + 8)
     local value, what, given = stored[k], problem[k] or count and problem[k + count], 0
     local rest, life, long, memory, other
+    if not knew(keys[k], rule.at) then value = nil end -- @tallies
     if value and not what then
       given, rest, life, long, memory, other = rule.as.give_back(value, rule, now, count and stored[k + count])
       if not given then what = rest end
@@ -146,4 +151,5 @@ for r = 1, K do
     end
   end
 end
+for r = 1, K do close_return(rules[r].first, now, grace, out[r], rules[r].at) end -- @tallies
 return out

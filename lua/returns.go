@@ -46,22 +46,26 @@ const (
 )
 
 // NewReturns encodes a call of return.lua. Prefix, now and grace are as for [NewRules]
-// and [Rules.Encode].
-func NewReturns(prefix, now string, grace int, returns []core.Return) *Returns {
+// and [Rules.Encode]; tallied is whether several algorithms may charge the keys.
+func NewReturns(prefix, now string, grace int, returns []core.Return, tallied bool) *Returns {
 	keys := make([]string, len(returns))
 	for i := range returns {
 		keys[i] = Key(prefix, &returns[i].Charge)
 	}
 	l := &Returns{returns: returns, places: make([]returnPlace, len(returns))}
 	rules := l.group(prefix, keys, true)
-	several := len(rules) > 1 && repeats(rules)
+	several := tallied || len(rules) > 1 && repeats(rules)
 	if several { // a key has several quotas: in their order
 		rules = l.group(prefix, keys, false)
 	}
-	l.Script = returnScript(rules, several)
 	l.Args = append(make([]any, 0, 2+2*len(rules)), now, grace)
 	for i := range rules {
 		l.encode(now, &rules[i])
+	}
+	if tallied {
+		l.tally(rules)
+	} else {
+		l.Script = returnScript(rules, several)
 	}
 	for i := range l.places {
 		p := &l.places[i]

@@ -21,7 +21,7 @@ func someReturns() []core.Return {
 }
 
 func TestNewReturns(t *testing.T) {
-	call := NewReturns("limit", "", 1, someReturns())
+	call := NewReturns("limit", "", 1, someReturns(), false)
 	assert.Equal(t, []string{"limit:1:{p}:a:x", "limit:1:{p}:c:", "limit:1:{p}:b:y", "limit:1:returned:{p}:b:y"}, call.Keys)
 	assert.Equal(t, []any{"", 1,
 		"A\x05\x00\x03\xe8", []byte("\x00\x00\x02" + number(5, 6) + number(1_000_000, 6) +
@@ -37,7 +37,7 @@ func TestNewReturns(t *testing.T) {
 }
 
 func TestDecodeReturns(t *testing.T) {
-	call := NewReturns("limit", "", 1, someReturns())
+	call := NewReturns("limit", "", 1, someReturns(), false)
 	given, err := call.Decode([]int64{1, 0, 0, 5, 0, 0, 0, 50, 50, 3, 60, 80}) // the last is of the second rule
 	require.NoError(t, err)
 	assert.Equal(t, []core.Returned{{Units: 1, Outcome: core.Outcome{Remaining: 5}},
@@ -71,7 +71,7 @@ func TestReturnsTogether(t *testing.T) {
 		return core.Return{Charge: core.Charge{Policy: "p", Rule: "r", Key: "k", Quota: quota, Cost: 2}, At: at, Remaining: left}
 	}
 	list := []core.Return{of(core.LeakyBucket, 7, 4), of(core.LeakyBucket, 8, 1), of(core.LeakyBucket, 7, 2), of(core.LeakyBucket, 7, 6)}
-	call := NewReturns("limit", "", 1, list)
+	call := NewReturns("limit", "", 1, list, false)
 	assert.Len(t, call.Keys, 2)
 	assert.Equal(t, []byte("\x05\x00\x01"+number(5, 6)+number(1_000_000, 6)+
 		"\x00\x01"+number(6, 6)+number(7, 7)+number(2, 6)+number(0, 7)+number(0, 8)+
@@ -85,14 +85,14 @@ func TestReturnsTogether(t *testing.T) {
 	}
 	assert.Equal(t, []int64{2, 2, 1, 0}, units)
 
-	call = NewReturns("limit", "", 1, []core.Return{of(core.Queue, 7, 4), of(core.Queue, 7, 3)})
+	call = NewReturns("limit", "", 1, []core.Return{of(core.Queue, 7, 4), of(core.Queue, 7, 3)}, false)
 	assert.Len(t, call.Args[len(call.Args)-1], ruleSize+2*recordSize, "each unit has its own turn")
 
 	// A key that has two quotas: in the order of the returns.
 	list[1].Quota.Limit = 6
-	call = NewReturns("limit", "", 1, list[:3])
+	call = NewReturns("limit", "", 1, list[:3], false)
 	assert.Len(t, call.Keys, 6)
-	assert.NotEqual(t, NewReturns("limit", "", 1, list[:1]).Script, call.Script)
+	assert.NotEqual(t, NewReturns("limit", "", 1, list[:1], false).Script, call.Script)
 	assert.Len(t, call.Args, 2+2*3)
 }
 
@@ -101,7 +101,7 @@ func FuzzDecodeReturns(f *testing.F) {
 	f.Add(true, []byte{})
 	f.Add(true, make([]byte, 12*8))
 	f.Add(false, []byte("\xff\xff\xff\xff\xff\xff\xff\xff and others that are not quite"))
-	call := NewReturns("limit", "", 1, someReturns())
+	call := NewReturns("limit", "", 1, someReturns(), false)
 	f.Fuzz(func(t *testing.T, fits bool, data []byte) {
 		reply := replyOf(data, fits, 12)
 		given, err := call.Decode(reply)

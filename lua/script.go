@@ -56,7 +56,8 @@ func Plain(sha string) (text string) {
 // A line of code that ends in "-- @extra" is for charges with Reserve, and left out where
 // there are none; one that ends in "-- @several" is for several asks, or for keys of several
 // rules in return.lua, one that ends in "-- @debt" for debts.lua, one that ends in "-- @take"
-// for neither of these.
+// for neither of these, one that ends in "-- @tallies" for keys that several algorithms
+// charge.
 type file struct {
 	text     [3]string   // of each purpose: that of taking is in all scripts
 	needs    [3][]string // of each purpose
@@ -152,6 +153,7 @@ type selection struct {
 	purpose int
 	extra   bool // whether the lines with @extra are left in
 	several bool // whether those with @several are
+	tallies bool // whether those with @tallies are, and the texts for debts
 }
 
 // add adds a file behind those that it needs.
@@ -172,7 +174,15 @@ func (s *selection) add(name string) {
 }
 
 // purposes returns those whose texts the script has.
-func (s *selection) purposes() []int { return slices.Compact([]int{taking, s.purpose}) }
+func (s *selection) purposes() []int {
+	if s.tallies && s.purpose == returning {
+		return []int{taking, owing, returning}
+	}
+	if s.tallies {
+		return []int{taking, owing}
+	}
+	return slices.Compact([]int{taking, s.purpose})
+}
 
 // addAlgorithms adds the files of the algorithms of n quotas. Their order is that
 // of the algorithms, so that rules in another order have the same script.
@@ -207,7 +217,7 @@ var scripts sync.Map // of *Script
 // join returns the script of a driver and the files that it needs.
 func (s *selection) join(driver string) *Script {
 	s.names = append(s.names, driver)
-	id := fmt.Sprint(s.names, s.extra, s.several) // a driver has one purpose
+	id := fmt.Sprint(s.names, s.extra, s.several, s.tallies) // a driver has one purpose
 	if known, ok := scripts.Load(id); ok {
 		return known.(*Script)
 	}
@@ -223,7 +233,8 @@ func (s *selection) join(driver string) *Script {
 		}
 		return "-- @rare\n"
 	})
-	for mark, wanted := range map[string]bool{"extra": s.extra, "several": s.several, "debt": s.purpose == owing, "take": s.purpose == taking} {
+	for mark, wanted := range map[string]bool{"extra": s.extra, "several": s.several, "debt": s.purpose == owing || s.tallies,
+		"take": s.purpose == taking, "tallies": s.tallies} {
 		if !wanted {
 			text = regexp.MustCompile(`(?m)^.* -- @`+mark+`\n`).ReplaceAllString(text, "")
 		}
@@ -246,8 +257,9 @@ func newSelection(purpose int) *selection {
 func ResetScript() *Script { return newSelection(taking).join("reset.lua") }
 
 // LeaseScript returns the script that renews and releases leases.
-func LeaseScript() *Script {
-	s := newSelection(taking)
+func LeaseScript() *Script { return leaseScript(newSelection(taking)) }
+
+func leaseScript(s *selection) *Script {
 	s.add(fileOf(core.Concurrency))
 	return s.join("lease.lua")
 }

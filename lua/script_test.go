@@ -19,7 +19,7 @@ func TestAlgorithms(t *testing.T) {
 	for _, a := range core.Algorithms() {
 		q := core.Quota{Algorithm: a, Limit: 1, Window: 1_000_000}
 		take := takeScript(core.Charge{Rule: "r", Quota: q}).Text
-		returns := NewReturns("limit", "", 1, []core.Return{{Charge: core.Charge{Rule: "r", Quota: q}}}).Script.Text
+		returns := NewReturns("limit", "", 1, []core.Return{{Charge: core.Charge{Rule: "r", Quota: q}}}, false).Script.Text
 		for _, other := range core.Algorithms() {
 			registers := fmt.Sprintf("\nalgorithms[%d] = ", other)
 			if other == a {

@@ -17,6 +17,7 @@
 --           must leave to others:6
 -- ARGV[#]   for lines with @several only, for each ask of a request: the number of its
 --           charges:1, and of each the number of its rule:1
+-- ARGV[#]   for lines with @tallies only, the heads of the keys: see tallies.lua
 -- ARGV[#]   the number of the call, if the reply is to have it
 -- reply     integers: now in us, then for each ask its verdict
 --           (0 refused, -1 undecided, otherwise admitted and one more than the
@@ -44,6 +45,7 @@ else
   if now > deadline and deadline > 0 then return {now, tonumber(argv[#argv])} end
 end
 
+open_tallies(now, 1) -- @tallies
 local rules, last = {nil, nil, nil, nil}, 0
 for r = 1, K do
   local limit, window, count, params = argv[5*r + 1] + 0, argv[5*r + 2] + 0, argv[5*r + 3] + 0, argv[5*r + 4]
@@ -56,6 +58,7 @@ for r = 1, K do
   rule.stride = 8 -- @several
   rules[r], last = rule, rule.last
 end
+for k in pairs(problem) do problem[k] = lacking[keys[k]] or problem[k] end -- @tallies
 local reserves, base = {}, 0 -- @extra
 for i = 1, #argv[5*K + 6], 6 do reserves[#reserves + 1] = u48(argv[5*K + 6], i) end -- @extra
 
@@ -108,6 +111,7 @@ while at < #blob do
       end
       local need = verdict == 0 and (needs[k] or cost) or 0
       if need > 0 then
+        asked[k] = true -- @tallies
         need = need + reserves[base + r] -- @extra
         if rule.as.refuse then rule.as.refuse(rule, k, barred) end -- @each
       end
@@ -134,5 +138,6 @@ for r = 1, K do
   local rule = rules[r]
   rule.as.save(rule, now, stamp, grace) -- @each
 end
+close_tallies(now, grace) -- @tallies
 out[o + 1] = tonumber(argv[#argv])
 return out

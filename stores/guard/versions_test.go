@@ -11,4 +11,5 @@ func TestVersionsAlone(t *testing.T) {
 	s, f, now := guarded(1, 0)
 	f.fail(errDown)
 	storetest.Versions(t, storetest.Harness{Store: s, SetTime: now.Store}, 1, 300)
+	storetest.Algorithms(t, storetest.Harness{Store: s, SetTime: now.Store}, 1, 300)
 }

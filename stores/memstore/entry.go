@@ -113,9 +113,52 @@ func (e *entry) name(hash uint32, c *core.Charge) {
 	e.stored = true
 }
 
-// is reports whether e is the entry of a charge. A rule of another algorithm
-// is another rule: neither could read the other's state.
+// is reports whether e is the entry of a charge. It may be that of another algorithm,
+// see [Store.turn], unless it is an overflow quota.
 func (e *entry) is(hash uint32, c *core.Charge) bool {
-	return e.hash == hash && e.key == c.Key && e.algorithm == c.Quota.Algorithm &&
+	return e.hash == hash && e.key == c.Key && (e.algorithm == c.Quota.Algorithm || e.kind != overflow) &&
 		e.rule.Value() == ruleOf(c)
+}
+
+// tallied is the algorithm of an entry that several algorithms charge, or did of late.
+const tallied core.Algorithm = 255
+
+// turned returns the entry of a target, if it has one, for the algorithm of its charge.
+func (s *Store) turned(k *target) *entry {
+	if k.entry == nil || k.entry.algorithm == k.charge.Quota.Algorithm {
+		return k.entry
+	}
+	return s.turn(k)
+}
+
+// turn returns the entry of a target whose algorithm is not that of the charge. It may be
+// another one then, which replaces it.
+func (s *Store) turn(k *target) *entry {
+	e, a := k.entry, k.charge.Quota.Algorithm
+	var as *entry
+	switch {
+	case e.algorithm == tallied:
+		if only, state := e.state().(*core.Tallies).Only(); state == nil || !only.Alike(a) {
+			return e
+		} else {
+			as = allocate(a, state)
+		}
+	case e.algorithm.Alike(a):
+		e.algorithm = a
+		return e
+	default:
+		as = &(&stateEntry{state: core.NewTallies(e.algorithm, e.state())}).entry
+		as.algorithm = tallied
+	}
+	a, *as = as.algorithm, *e
+	as.algorithm = a
+	if e.stored {
+		at := s.shards[k.shard].keys.bucket(e.hash)
+		for *at != e {
+			at = &(*at).next
+		}
+		*at = as
+	}
+	k.entry = as
+	return as
 }

@@ -53,7 +53,7 @@ func (s *Store) leasesOf(c *core.Charge, f func(leases core.State, now int64) bo
 	defer s.unlock(keys[:], &order)
 	shard := &s.shards[keys[0].shard]
 	// A lease may be held in an overflow quota, and if the key has an entry, in both.
-	own, shared := keys[0].entry, s.findOverflow(shard, c)
+	own, shared := s.turned(&keys[0]), s.findOverflow(shard, c)
 	if own != nil {
 		f(own.state(), now)
 		own.prolong()

@@ -86,8 +86,8 @@ const DefaultMaxKeys = 1 << 17
 //   - A [core.FixedWindow] that begins with its first unit begins, in an overflow
 //     quota, with the first unit of any key. When a key comes to it, parts of
 //     three windows may overlap the length of one, instead of two.
-//   - A rule gets new overflow quotas if its window changes, or the rate or burst
-//     of a bucket or queue.
+//   - A rule gets new overflow quotas if its algorithm or its window changes, or the
+//     rate or burst of a bucket or queue.
 type Store struct {
 	shards    [shards]shard // first, and so aligned to cache lines
 	seed      maphash.Seed
@@ -190,7 +190,11 @@ func (s *Store) take(ask *core.Ask, keys []target, now int64) {
 	overflows := false
 	for i := range keys {
 		k := &keys[i]
-		if e := k.entry; e != nil && e.sharedUntil <= now {
+		e := k.entry
+		if e != nil && e.algorithm != k.charge.Quota.Algorithm {
+			e = s.turn(k)
+		}
+		if e != nil && e.sharedUntil <= now {
 			states = append(states, e.state())
 		} else {
 			k.quotas = s.locate(keys, i, now)

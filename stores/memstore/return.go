@@ -26,9 +26,11 @@ func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Retur
 	defer s.unlock(keys, &order)
 	results := make([]core.Returned, len(returns))
 	for i := range returns {
+		s.find(keys[i : i+1]) // an earlier return may have replaced it
 		results[i].Units = s.giveBack(&keys[i], &returns[i], now)
 	}
 	for i := range returns {
+		s.find(keys[i : i+1])
 		results[i].Outcome = s.look(&keys[i], now)
 	}
 	return results, nil
@@ -39,7 +41,7 @@ func (s *Store) giveBack(k *target, r *core.Return, now int64) (units int64) {
 	if k.entry == nil {
 		return 0
 	}
-	units = k.entry.state().Return(r, now)
+	units = s.turned(k).state().Return(r, now)
 	if shared := s.sharedOf(k, now); shared != nil {
 		shared.state().Return(r, now)
 		shared.prolong()
@@ -50,6 +52,7 @@ func (s *Store) giveBack(k *target, r *core.Return, now int64) (units int64) {
 
 // look returns the outcome of a charge of cost 0 on a key.
 func (s *Store) look(k *target, now int64) core.Outcome {
+	s.turned(k)
 	shared := s.sharedOf(k, now)
 	var state core.State
 	switch {

@@ -34,6 +34,10 @@ type batcher struct {
 	rules *lua.Rules  // nil for returns
 	used  atomic.Bool // since evict last looked
 
+	// until when its calls are sent as for keys that several algorithms charge, in ticks
+	tallied atomic.Int64
+	others  atomic.Uint32 // the algorithms that these keys had beside those of the rules: lua.Algorithms
+
 	mu       sync.Mutex
 	inFlight int
 	queue    []*request // in order of arrival
@@ -307,7 +311,11 @@ func (b *batcher) decide(ctx context.Context, batch []*request) error {
 	for i, r := range batch {
 		asks[i] = r.asks
 	}
-	reply, err := b.store.decide(ctx, b.rules, asks)
+	var tallied *lua.Script
+	if b.tallied.Load() > ticks() {
+		tallied = b.rules.Tallied(lua.Algorithms(b.others.Load()))
+	}
+	reply, err := b.store.decide(ctx, b.rules, asks, tallied)
 	if err != nil {
 		return err
 	}
@@ -315,6 +323,7 @@ func (b *batcher) decide(ctx context.Context, batch []*request) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", core.ErrUnavailable, err)
 	}
+	b.decideTallied(ctx, batch, tallied)
 	return nil
 }
 
@@ -328,12 +337,10 @@ func (b *batcher) returnUnits(ctx context.Context, batch []*request) error {
 		}
 	}
 	s := b.store
-	c := lua.NewReturns(b.part.prefix, s.now(), s.grace, all)
-	reply, err := s.run(ctx, &invocation{script: c.Script, keys: c.Keys, args: c.Args})
-	if err != nil {
-		return err
+	results, err := s.giveBack(ctx, b.part.prefix, all, false)
+	if len(batch) == 1 && errors.Is(err, lua.ErrValue) { // maybe of a key that several algorithms charge
+		results, err = s.giveBack(ctx, b.part.prefix, all, true)
 	}
-	results, err := c.Decode(reply)
 	if err != nil {
 		return err
 	}
@@ -342,4 +349,13 @@ func (b *batcher) returnUnits(ctx context.Context, batch []*request) error {
 		r.results, results = results[:n:n], results[n:]
 	}
 	return nil
+}
+
+func (s *Store) giveBack(ctx context.Context, prefix string, returns []core.Return, tallied bool) ([]core.Returned, error) {
+	c := lua.NewReturns(prefix, s.now(), s.grace, returns, tallied)
+	reply, err := s.run(ctx, &invocation{script: c.Script, keys: c.Keys, args: c.Args})
+	if err != nil {
+		return nil, err
+	}
+	return c.Decode(reply)
 }

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/lua"
@@ -34,9 +35,49 @@ func (s *Store) owe(ctx context.Context, asks []core.Ask) error {
 // owe takes charges that are debts, on keys of one slot. The charges are copies.
 func (p *part) owe(ctx context.Context, charges []core.Charge, d *core.Decision) error {
 	s := p.store
-	now := s.now()
 	s.hasher.replace(charges)
+	err := p.oweAll(ctx, charges, d, false)
+	if !errors.Is(err, lua.ErrValue) {
+		return err
+	}
+	if !mixed(charges) {
+		return p.oweAll(ctx, charges, d, true)
+	}
+	all := core.NewDecision(0, len(charges))
+	all.Allowed = true
+	for i := range charges {
+		var one core.Decision
+		if err := p.oweAll(ctx, charges[i:i+1], &one, true); err != nil {
+			return err
+		}
+		all.At = one.At
+		all.Set(i, &one, 0)
+	}
+	*d = all
+	return nil
+}
+
+// mixed reports whether charges on one key have different algorithms.
+func mixed(charges []core.Charge) bool {
+	for i := range charges {
+		for j := range charges[:i] {
+			c, d := &charges[i], &charges[j]
+			if c.Key == d.Key && c.SameState(d) && !c.Quota.Algorithm.Alike(d.Quota.Algorithm) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// oweAll takes debts by one call; tallied of keys that several algorithms charge.
+func (p *part) oweAll(ctx context.Context, charges []core.Charge, d *core.Decision, tallied bool) error {
+	s := p.store
+	now := s.now()
 	call := lua.NewDebts(p.prefix, now, s.grace, charges)
+	if tallied {
+		call.Tallied(charges)
+	}
 	c := &invocation{script: call.Script, keys: call.Keys, args: call.Args, timed: now == ""}
 	reply, err := s.numbered(ctx, c, []core.Ask{{Charges: charges}})
 	if err == nil {

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/lua"
@@ -52,6 +53,14 @@ func (p *part) leases(ctx context.Context, charges []core.Charge, renew bool) ([
 	reply, err := s.run(ctx, &invocation{script: lua.LeaseScript(), keys: keys, args: args})
 	if err != nil {
 		return nil, err
+	}
+	held, err := lua.DecodeLeases(reply, at, p.prefix, charges)
+	if !errors.Is(err, lua.ErrValue) {
+		return held, err
+	}
+	script, args := lua.TalliedLeases(p.prefix, keys, args, charges) // keys that several algorithms charge, maybe
+	if reply, err = s.run(ctx, &invocation{script: script, keys: keys, args: args}); err != nil {
+		return held, err
 	}
 	return lua.DecodeLeases(reply, at, p.prefix, charges)
 }

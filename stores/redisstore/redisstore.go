@@ -210,11 +210,15 @@ func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 	return s.report(s.takeSpread(ctx, asks))
 }
 
-// decide runs the script once for a batch of requests.
-func (s *Store) decide(ctx context.Context, rules *lua.Rules, batch [][]core.Ask) ([]int64, error) {
-	now := s.now()
-	keys, args := rules.Encode(now, s.grace, batch)
-	return s.numbered(ctx, &invocation{script: rules.Script, keys: keys, args: args, timed: now == ""}, batch[0])
+// decide runs the script once for a batch of requests, or another one for keys that several
+// algorithms charge.
+func (s *Store) decide(ctx context.Context, rules *lua.Rules, batch [][]core.Ask, tallied *lua.Script) ([]int64, error) {
+	now, script, encode := s.now(), rules.Script, rules.Encode
+	if tallied != nil {
+		script, encode = tallied, rules.EncodeTallied
+	}
+	keys, args := encode(now, s.grace, batch)
+	return s.numbered(ctx, &invocation{script: script, keys: keys, args: args, timed: now == ""}, batch[0])
 }
 
 // numbered runs a script whose call and reply end with the number of the call, and returns

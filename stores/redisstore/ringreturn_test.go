@@ -52,7 +52,7 @@ func TestReturnsToRings(t *testing.T) {
 		if returns == nil {
 			continue
 		}
-		call := lua.NewReturns("limit", strconv.FormatInt(now, 10), 1, returns)
+		call := lua.NewReturns("limit", strconv.FormatInt(now, 10), 1, returns, false)
 		reply, err := client.Eval(t.Context(), call.Script.Text, call.Keys, call.Args...).Int64Slice()
 		require.NoError(t, err)
 		got, err := call.Decode(reply)

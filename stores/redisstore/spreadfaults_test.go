@@ -38,7 +38,7 @@ func left(t *testing.T, store core.Store, c core.Charge) int64 {
 
 func isReturn(cmd redis.Cmder) bool {
 	returns := []core.Return{{Charge: twoParts()[0]}}
-	return isTake(cmd) && cmd.Args()[1] == lua.NewReturns("", "", 0, returns).Script.SHA
+	return isTake(cmd) && cmd.Args()[1] == lua.NewReturns("", "", 0, returns, false).Script.SHA
 }
 
 func TestSpreadIsEven(t *testing.T) {

@@ -131,7 +131,7 @@ func everyCall(c core.Charge, at int64) []scriptCall {
 		return of
 	}}}
 	if c.Quota.Algorithm != core.Concurrency {
-		r := lua.NewReturns("limit", "", grace, []core.Return{{Charge: c, At: at, Remaining: 3, ResetAfter: 60_000_000}})
+		r := lua.NewReturns("limit", "", grace, []core.Return{{Charge: c, At: at, Remaining: 3, ResetAfter: 60_000_000}}, false)
 		return append(calls, scriptCall{r.Script, r.Keys, r.Args, func(reply []int64) error {
 			_, err := r.Decode(reply)
 			return err

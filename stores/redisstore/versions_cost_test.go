@@ -15,6 +15,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestCostOfVersions measures how long Redis takes for a call by one version of a rule,
@@ -69,6 +70,53 @@ func TestCostOfVersions(t *testing.T) {
 	}
 }
 
+// TestCostOfAlgorithms measures the same for versions with two algorithms. LIMIT_LONGEST=1
+// runs it.
+func TestCostOfAlgorithms(t *testing.T) {
+	if os.Getenv("LIMIT_LONGEST") == "" {
+		t.Skip("set LIMIT_LONGEST=1 to run it")
+	}
+	client := redistest.Real(t)
+	const second = 1_000_000
+	quotas := []core.Quota{
+		{Limit: 30, Window: 10 * second},
+		{Algorithm: core.TokenBucket, Limit: 30, Window: 10 * second, Burst: 30},
+		{Algorithm: core.SlidingCells, Limit: 30, Window: 10 * second, Cells: 10},
+		{Algorithm: core.FixedWindow, Limit: 30, Window: 10 * second},
+		{Limit: 1000, Window: 10 * second},
+	}
+	usec := func(quotas ...core.Quota) float64 {
+		require.NoError(t, client.FlushDB(t.Context()).Err())
+		now, least := start, math.Inf(1)
+		store := at(client, &now)
+		for range 12 {
+			require.NoError(t, client.ConfigResetStat(t.Context()).Err())
+			const calls = 100
+			for i := range calls {
+				now += 10 * second / quotas[0].Limit
+				_, err := storetest.Take(t.Context(), store, "p", []core.Charge{{Rule: "r", Key: "k", Quota: quotas[i%len(quotas)], Cost: 1}})
+				require.NoError(t, err)
+			}
+			total := 0
+			for _, m := range evalTime.FindAllStringSubmatch(client.Info(t.Context(), "commandstats").Val(), -1) {
+				n, err := strconv.Atoi(m[1])
+				require.NoError(t, err)
+				total += n
+			}
+			least = min(least, float64(total)/calls)
+		}
+		return least
+	}
+	for i, one := range quotas {
+		for _, other := range quotas[:i] {
+			if !one.Algorithm.Alike(other.Algorithm) {
+				t.Logf("%v %d and %v %d: %.1f and %.1f µs alone, %.1f in turn", one.Algorithm, one.Limit, other.Algorithm, other.Limit,
+					usec(one), usec(other), usec(one, other))
+			}
+		}
+	}
+}
+
 // cost returns the µs that Redis takes for a decision in a call on some keys, by quotas in
 // turn: the least of several measurements.
 func cost(t *testing.T, client *redis.Client, keys int, units int64, quotas ...core.Quota) float64 {
@@ -83,7 +131,7 @@ func cost(t *testing.T, client *redis.Client, keys int, units int64, quotas ...c
 			id++
 			batch[k] = ask([]core.Charge{{Rule: "r", Key: strconv.Itoa(k), Quota: q, Cost: n, ID: id * 0x9e3779b97f4a7c15}})
 		}
-		_, err := store.decide(t.Context(), lua.NewRules(store.prefix, batch[0]), batch)
+		_, err := store.decide(t.Context(), lua.NewRules(store.prefix, batch[0]), batch, nil)
 		require.NoError(t, err)
 	}
 	each := quotas[0].Window / max(1, units) // so that as many units come as leave

@@ -113,6 +113,15 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 			Versions(t, h, uint64(environment(t, "LIMIT_SEED", 1)), environment(t, "LIMIT_SCHEDULES", n))
 		})
 	})
+	t.Run("VersionsOfAlgorithms", func(t *testing.T) {
+		n := 200
+		if testing.Short() || race.Enabled {
+			n = 20
+		}
+		with(t, func(t *testing.T, h Harness) {
+			Algorithms(t, h, uint64(environment(t, "LIMIT_SEED", 1)), environment(t, "LIMIT_SCHEDULES", n))
+		})
+	})
 }
 
 type namedTest struct {

@@ -41,6 +41,9 @@ type versions struct {
 	ctx    context.Context
 	ask    [1]core.Ask
 	quotas []core.Quota
+	mixed  bool       // whether they have several algorithms
+	last   *lone      // that met a request
+	turned int64      // when that was one of another algorithm
 	turn   func() int // the version of the next request
 
 	now     int64
@@ -64,8 +67,12 @@ type lone struct {
 	state core.State
 	units int64
 
-	met  int64 // when it last admitted a request of all
-	from int   // of what all have taken: the first that counts for it
+	met int64 // when it last admitted a request of all
+
+	// if there are several algorithms
+	came  int64 // when its algorithm last met a request
+	known bool  // whether the key has a tally of its algorithm
+	from  int   // of what all have taken: the first that counts for it
 }
 
 func (l *lone) take(c *core.Charge, now int64) {
@@ -206,6 +213,9 @@ func (v *versions) request() {
 	if err := v.h.Store.Take(v.ctx, v.ask[:]); err != nil {
 		v.fail("%+v: %v", c, err)
 	}
+	if v.mixed {
+		v.come(version)
+	}
 	for i := range v.alone {
 		v.alone[i].take(&c, v.now)
 	}
@@ -249,13 +259,15 @@ func (v *versions) meet(version int) {
 		if n > 0 && v.now-v.taken[n-1].at >= v.quotas[i].Window {
 			l.met = 0
 		}
-		if l.met > 0 {
+		if l.met > 0 && l.quota.Algorithm.Alike(v.quotas[version].Algorithm) {
 			known++
 		}
 	}
-	if v.quotas[0].Algorithm == core.FixedWindow && known == 1 {
+	if v.quotas[version].Algorithm == core.FixedWindow && known == 1 {
 		for _, l := range v.alone {
-			l.met = 0 // or it goes on with all that it has admitted itself
+			if l.quota.Algorithm == core.FixedWindow {
+				l.met = 0 // or it goes on with all that it has admitted itself
+			}
 		}
 	}
 	l := v.alone[version]
@@ -327,7 +339,9 @@ func (v *versions) values(q *core.Quota, list []taken) int64 {
 // version, so that of each may be full beside the others.
 func (v *versions) capacity() (most int64) {
 	for _, q := range v.quotas {
-		if q.Queues() {
+		if v.mixed {
+			most += 2 * q.Capacity()
+		} else if q.Queues() {
 			most += q.Capacity()
 		} else {
 			most = max(most, q.Capacity())
@@ -379,15 +393,17 @@ func (v *versions) enough() {
 		return
 	}
 	alone := v.alone
-	if v.quotas[0].Queues() {
+	if v.quotas[0].Queues() && !v.mixed {
 		alone = alone[len(v.quotas):]
 	}
 	tightest := slices.MinFunc(alone, func(a, b *lone) int { return cmp.Compare(a.units, b.units) })
 	var constant int64
 	for _, q := range v.quotas {
-		constant = max(constant, q.Capacity()+2)
+		if constant = max(constant, q.Capacity()+2); v.mixed {
+			constant += q.Capacity()
+		}
 	}
-	if v.quotas[0].Algorithm == core.FixedWindow { // what a window has above its limit counts in the next
+	if slices.ContainsFunc(v.quotas, func(q core.Quota) bool { return q.Algorithm == core.FixedWindow }) { // what a window has above its limit counts in the next
 		constant += tightest.units / 8
 	}
 	if together := int64(len(v.taken)); together < tightest.units-constant {

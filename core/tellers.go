@@ -1,0 +1,137 @@
+package core
+
+// What algorithms count of units that versions with other algorithms admitted, and what they
+// tell those: see [Tallies].
+
+// logSpendings is as how many spendings a log tells its units, at most.
+const logSpendings = 32
+
+func (l *Log) tell(q *Quota, n, at, now int64, _ bool) {
+	l.Advance(q, now)
+	l.Owe(q, n, at, 0)
+}
+
+func (l *Log) spent(int64) (list []spending) {
+	each := CeilDiv(int64(l.size), logSpendings)
+	for i := int64(0); i < int64(l.size); i += each {
+		n := min(each, int64(l.size)-i)
+		list = append(list, spending{n, l.at(int32(i + n - 1))})
+	}
+	return list
+}
+
+func (c *cellsState) tell(q *Quota, n, at, now int64, _ bool) {
+	c.Advance(q, now)
+	owe(c, q, now, n, at)
+}
+
+// spent implements [teller]: the units of a cell are dated at its end.
+func (c *cellsState) spent(int64) (list []spending) {
+	o := fullest(c).(*cellsState)
+	newest, keep := o.last/o.length, o.keep()
+	for cell := max(0, newest-keep+1); cell <= newest; cell++ {
+		if n := o.counts[cell%keep]; n > 0 {
+			list = append(list, spending{n, min((cell+1)*o.length-1, o.last)})
+		}
+	}
+	return list
+}
+
+func (c *counterState) tell(q *Quota, n, at, now int64, _ bool) {
+	c.Advance(q, now)
+	owe(c, q, now, n, at)
+}
+
+func (c *counterState) spent(int64) (list []spending) {
+	o := fullest(c).(*counterState)
+	if begins := o.last / o.window * o.window; o.previous > 0 && begins > 0 {
+		list = append(list, spending{o.previous, begins - 1})
+	}
+	if o.current > 0 {
+		list = append(list, spending{o.current, o.last})
+	}
+	return list
+}
+
+// tell implements [teller]. The calendar is not asked, since scripts do not know it. Once
+// a window counts units, it has a list of grids, for those above the limit.
+func (w *windowState) tell(q *Quota, n, at, now int64, _ bool) {
+	if w.grids == nil && w.count > 0 && w.cuts(q) {
+		w.grids = &grids{list: []gridOf{{used: w.last}}}
+	} else if w.grids != nil || !w.cuts(q) {
+		turnTo(w, q, now)
+	}
+	w.enter(now)
+	if w.grids == nil {
+		owe(w, nil, now, n, at)
+		return
+	}
+	w.grids.advance(w, q, now)
+	w.grids.told = true
+	owe(w, nil, now, n, at)
+	if w.grids != nil {
+		w.grids.told = false
+	}
+}
+
+func (w *windowState) spent(int64) []spending {
+	o := fullest(w).(*windowState)
+	if o.count == 0 {
+		return nil
+	}
+	return []spending{{o.count, o.last}}
+}
+
+// fullest returns the grid of a key that holds most.
+func fullest(g grid) grid {
+	all := *g.others()
+	if all == nil {
+		return g
+	}
+	var most grid
+	for i := range all.list {
+		if one := all.list[i].of(g); most == nil || one.holds() > most.holds() {
+			most = one
+		}
+	}
+	return most
+}
+
+func (b *bucketState) tell(q *Quota, n, at, now int64, owed bool) {
+	b.Advance(q, now)
+	if owed {
+		b.Owe(q, n, at, 0)
+		return
+	}
+	b.owe(n, at, q.Burst)
+}
+
+func (b *bucketState) spent(int64) []spending {
+	if b.missing == 0 {
+		return nil
+	}
+	return []spending{{b.missing, b.last}}
+}
+
+func (u *queueState) tell(q *Quota, n, at, now int64, owed bool) {
+	u.Advance(q, now)
+	if owed {
+		u.Owe(q, n, at, 0)
+		return
+	}
+	u.owe(n, at, u.capacity)
+}
+
+// spent implements [teller]. It does not know the window of the quota by which the queue was
+// charged, only its limit.
+func (u *queueState) spent(window int64) []spending {
+	if u.scale == 0 || u.end < u.last {
+		return nil
+	}
+	units, rest := MulDiv(u.end-u.last, u.scale, window)
+	units = min(units+CeilDiv(rest+u.part, window), mostUnits)
+	if units == 0 {
+		return nil
+	}
+	return []spending{{units, u.last}}
+}

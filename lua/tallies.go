@@ -1,0 +1,131 @@
+package lua
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/routelimit/limit/core"
+)
+
+// newTallied returns the files of a script that decides on keys that several algorithms
+// charge, or did of late: see tallies.lua. Other scripts find such a key to be written by
+// something else.
+func newTallied(purpose int, algorithms Algorithms) *selection {
+	s := &selection{names: []string{"overlay.lua", "bytes.lua", "state.lua"}, purpose: purpose, tallies: true}
+	for _, a := range core.Algorithms() {
+		if algorithms&(1<<a) != 0 {
+			s.add(fileOf(a))
+		}
+	}
+	return s
+}
+
+// Algorithms is a set of algorithms.
+type Algorithms uint16
+
+// all are those whose units count for each other, each kind of state once.
+const all Algorithms = 1<<core.SlidingLog | 1<<core.FixedWindow | 1<<core.SlidingCells | 1<<core.SlidingCounter | 1<<core.TokenBucket | 1<<core.Queue
+
+const lackBase = 10 // see lacking in tallies.lua
+
+// A lackError says that a key has an algorithm that the script does not have. It wraps
+// [ErrValue].
+type lackError struct {
+	key       string
+	algorithm core.Algorithm
+}
+
+func (e *lackError) Error() string {
+	return fmt.Sprintf("%v: %s has units of %v", ErrValue, e.key, e.algorithm)
+}
+func (e *lackError) Unwrap() error { return ErrValue }
+
+// Lacking returns the algorithm that a script did not have, if a decision ended with an error
+// for that reason.
+func Lacking(err error) Algorithms {
+	var lacks *lackError
+	if !errors.As(err, &lacks) {
+		return 0
+	}
+	return 1 << lacks.algorithm
+}
+
+// Tallied returns the script that decides what l.Script does, also on keys that several
+// algorithms charge: those of the rules, and others. Its arguments are those of
+// [Rules.EncodeTallied].
+func (l *Rules) Tallied(others Algorithms) *Script {
+	s := newTallied(taking, others)
+	s.extra, s.several = l.reserves != nil, l.shape != nil
+	s.addAlgorithms(len(l.rules), func(i int) *core.Quota { return &l.rules[i].Quota })
+	s.add("tallies.lua")
+	return s.join("take.lua")
+}
+
+// EncodeTallied is [Rules.Encode] for the script of [Rules.Tallied].
+func (l *Rules) EncodeTallied(now string, grace int, requests [][]core.Ask) (keys []string, args []any) {
+	keys, args = l.Encode(now, grace, requests)
+	var heads []byte
+	for r := range l.rules {
+		head := headOf(&l.rules[r].Quota)
+		for range args[argsBefore+argsARule*r+3].(int) {
+			heads = append(heads, head...)
+		}
+	}
+	return keys, append(args, heads)
+}
+
+// headOf returns the head of a quota, with its size.
+func headOf(q *core.Quota) []byte {
+	params := ""
+	switch {
+	case q.Identified() || q.Bars():
+	case q.Algorithm == core.FixedWindow:
+		params = parameters(q, "")[:7] // the mark, without the periods of a calendar
+	default:
+		params = parameters(q, "")
+	}
+	head := string([]byte{byte(q.Algorithm)}) + number(q.Span(), 7) + number(q.Limit, 6) + number(q.Window, 6) + params
+	return append([]byte(number(int64(len(head)), 2)), head...)
+}
+
+// Tallied makes l, a call that takes charges, one for keys that several algorithms charge.
+// All charges on a key must have one algorithm.
+func (l *Debts) Tallied(charges []core.Charge) {
+	s := newTallied(taking, all)
+	s.addAlgorithms(len(charges), func(i int) *core.Quota { return &charges[i].Quota })
+	s.add("tallies.lua")
+	var heads []byte
+	for i := range charges {
+		heads = append(heads, headOf(&charges[i].Quota)...)
+	}
+	l.Script, l.Args = s.join("debts.lua"), append(l.Args, heads)
+}
+
+// tally makes l, with a rule for each return, a call for keys that several algorithms charge.
+// All returns to a key must be to one algorithm.
+func (l *Returns) tally(rules []returnRule) {
+	s := newTallied(returning, all)
+	s.several = true
+	s.addAlgorithms(len(rules), func(i int) *core.Quota { return rules[i].quota })
+	s.add("tallies.lua")
+	var heads []byte
+	for i := range rules {
+		if heads = append(heads, headOf(rules[i].quota)...); rules[i].memories != nil {
+			heads = append(heads, 0, 0)
+		}
+	}
+	l.Script, l.Args = s.join("return.lua"), append(l.Args, heads)
+}
+
+// TalliedLeases makes a call of [EncodeLeases] one for keys that several algorithms charge.
+func TalliedLeases(prefix string, keys []string, args []any, charges []core.Charge) (*Script, []any) {
+	var heads []byte
+	for _, key := range keys {
+		i := slices.IndexFunc(charges, func(c core.Charge) bool { return Key(prefix, &c) == key })
+		heads = append(heads, headOf(&charges[i].Quota)...)
+	}
+	s := newTallied(taking, all)
+	s.add("tallies.lua")
+	return leaseScript(s), append(args, heads)
+}

@@ -1,0 +1,81 @@
+package redisstore
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/stores/storetest"
+)
+
+// TestTallies compares the scripts with package core: see [storetest.Tallies].
+func TestTallies(t *testing.T) {
+	race.Skip(t)
+	storetest.Tallies(t, harness(redistest.Client(t)), 200)
+}
+
+// TestBrokenTallies tests that every call on a key of several algorithms is answered, or is an
+// error that names the key, with any bytes of its value changed and at every length.
+func TestBrokenTallies(t *testing.T) {
+	race.Skip(t)
+	client, all := clientForValues(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	store := New(client, &patient)
+	for i, s := range all {
+		c, other := s.charge(1), all[(i+1+random.IntN(len(all)-1))%len(all)].charge(1)
+		if c.Quota.Algorithm.Alike(other.Quota.Algorithm) {
+			continue
+		}
+		require.NoError(t, client.Del(t.Context(), valueKey, returnedKey).Err())
+		for range 2 {
+			for _, c := range []core.Charge{c, other} {
+				_, err := storetest.Take(t.Context(), store, "p", []core.Charge{c})
+				require.NoError(t, err)
+			}
+		}
+		value := []byte(client.Get(t.Context(), valueKey).Val())
+		require.Equal(t, byte('y'), value[0])
+		require.True(t, lua.IsState('y', int64(len(value))))
+		answers := func(value []byte) {
+			for _, c := range []core.Charge{c, other} {
+				require.NoError(t, client.Set(t.Context(), valueKey, value, 0).Err())
+				if _, err := storetest.Take(t.Context(), store, "p", []core.Charge{c}); err != nil && !errors.Is(err, lua.ErrValue) {
+					t.Fatalf("%v\n%q\n%+v and %+v", err, value, c, other)
+				}
+			}
+		}
+		for range 200 {
+			broken := slices.Clone(value)
+			for range 1 + random.IntN(3) {
+				broken[random.IntN(len(broken))] = []byte{0, 1, 255, byte(random.Uint32())}[random.IntN(4)]
+			}
+			answers(broken)
+		}
+		for size := 1; size < len(value); size++ {
+			answers(value[:size])
+		}
+	}
+}
+
+// TestGridsBesideLog has two versions of a rule with cells in one call with a log: the script
+// has the stored forms of both.
+func TestGridsBesideLog(t *testing.T) {
+	client := redistest.Client(t)
+	now := start
+	store := at(client, &now)
+	for _, window := range []int64{60_000_000, 30_000_000, 60_000_000} {
+		d, err := storetest.Take(t.Context(), store, "p", []core.Charge{
+			{Rule: "log", Key: "k", Quota: core.Quota{Limit: 5, Window: 60_000_000}, Cost: 1},
+			{Rule: "cells", Key: "k", Quota: core.Quota{Algorithm: core.SlidingCells, Limit: 5, Window: window, Cells: 10}, Cost: 1},
+		})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+	}
+}
