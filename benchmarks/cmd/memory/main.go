@@ -2,9 +2,11 @@
 // table of BENCHMARKS.md, in Markdown, to standard output:
 //
 //	cd benchmarks && go run ./cmd/memory
+//	cd benchmarks && go run ./cmd/memory -callers 2
 //
-// All contenders run in this process, one after the other in rounds, so that a slow
-// phase of the machine affects them all. Two callers decide at the same time.
+// All contenders run in this process, in turn, so that a slow phase of the machine affects
+// them all. Of one caller, the processor time is measured; of several that decide at the
+// same time, the time that passes.
 package main
 
 import (
@@ -18,10 +20,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/routelimit/limit/benchmarks/internal/processor"
 	"github.com/routelimit/limit/benchmarks/internal/stats"
 )
-
-const callers = 2
 
 // A load is what the callers ask for. A second rule, which all keys share, refuses nothing.
 type load struct {
@@ -44,31 +45,34 @@ var loads = []load{
 	{"a million keys", 1_000_000, quota{100, time.Minute}},
 }
 
-// A row is what one contender did: the time of a decision in ns for each load and round.
-// With several callers it is wall time, so each decision takes that many times as long.
+// A row is what one contender did: the ns of a decision for each load and round.
 type row struct {
 	ns    [][]float64
 	bytes float64 // of a key of the last load
 }
 
 func main() {
-	rounds := flag.Int("rounds", 5, "how often each contender runs")
-	lasts := flag.Duration("time", 200*time.Millisecond, "how long each cell is measured")
+	rounds := flag.Int("rounds", 7, "how often each contender runs")
+	callers := flag.Int("callers", 1, "how many goroutines decide")
+	lasts := flag.Duration("time", 200*time.Millisecond, "how long each cell is measured, with several callers")
 	flag.Parse()
-	fmt.Printf("%s, %s/%s, GOMAXPROCS %d, %d rounds of %v\n\n",
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), *rounds, *lasts)
+	fmt.Printf("%s, %s/%s, GOMAXPROCS %d, callers %d, rounds %d\n\n",
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), *callers, *rounds)
 	rows := make([]row, len(contenders))
 	for i := range rows {
 		rows[i].ns = make([][]float64, len(loads))
 	}
 	for i, l := range loads {
-		l.measure(rows, i, *rounds, *lasts)
+		if err := l.measure(rows, i, *callers, *rounds, *lasts); err != nil {
+			fmt.Fprintln(os.Stderr, "memory:", err)
+			os.Exit(1)
+		}
 	}
 	write(rows)
 }
 
 // measure adds the cells of the column at to the rows.
-func (l load) measure(rows []row, at, rounds int, lasts time.Duration) {
+func (l load) measure(rows []row, at, callers, rounds int, lasts time.Duration) error {
 	stored, asked := addresses(l.keys), addresses(l.keys)
 	decides := make([]caller, len(contenders))
 	for i, c := range contenders {
@@ -83,23 +87,57 @@ func (l load) measure(rows []row, at, rounds int, lasts time.Duration) {
 		}
 		rows[i].bytes = (stats.Heap() - before) / float64(l.keys)
 	}
+	if callers == 1 {
+		return l.measureOne(rows, at, rounds, decides, asked)
+	}
 	for round := range rounds {
 		fmt.Fprintf(os.Stderr, "%s: round %d of %d\n", l.name, round+1, rounds)
 		for i, decide := range decides {
 			if decide == nil {
 				continue
 			}
-			ns, admitted := cell(decide, asked, lasts)
-			if admitted > 0.99 || l.each == spent { // the time of refusals says nothing about that of admissions
+			ns, admitted := cell(decide, callers, asked, lasts)
+			if l.counts(admitted) {
 				rows[i].ns[at] = append(rows[i].ns[at], ns)
 			}
 		}
 	}
+	return nil
 }
+
+// measureOne adds the cells of one caller.
+func (l load) measureOne(rows []row, at, rounds int, decides []caller, keys []string) error {
+	functions, asked, admitted := make([]func(), len(decides)), make([]float64, len(decides)), make([]float64, len(decides))
+	for i, start := range decides {
+		if start == nil {
+			continue
+		}
+		decide, next := start(), 0
+		functions[i] = func() {
+			if asked[i]++; decide(keys[next]) {
+				admitted[i]++
+			}
+			if next++; next == len(keys) {
+				next = 0
+			}
+		}
+	}
+	ns, err := processor.Turns(functions, rounds)
+	for i := range functions {
+		if functions[i] != nil && err == nil && l.counts(admitted[i]/asked[i]) {
+			rows[i].ns[at] = ns[i]
+		}
+	}
+	return err
+}
+
+// counts reports whether a contender that admits so many did what it is measured for: the
+// time of refusals says nothing about that of admissions.
+func (l load) counts(admitted float64) bool { return admitted > 0.99 || l.each == spent }
 
 // cell lets all callers decide for a while, and returns the time of a decision in ns and
 // the part that was admitted. Each goes through the keys in turn, from a random one on.
-func cell(start caller, keys []string, lasts time.Duration) (ns, admitted float64) {
+func cell(start caller, callers int, keys []string, lasts time.Duration) (ns, admitted float64) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	decisions, passed := 0, 0

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/routelimit/limit/benchmarks/internal/processor"
 	"github.com/routelimit/limit/internal/histogram"
 )
 
@@ -204,9 +205,11 @@ func (t contest) usage(ctx context.Context, callers []caller) (u usage, err erro
 	if err := info.Err(); err != nil {
 		return u, err
 	}
-	if u.client, err = processorTime(); err != nil {
+	client, err := processor.Time()
+	if err != nil {
 		return u, err
 	}
+	u.client = client.Seconds()
 	u.redis = number(info.Item("CPU", "used_cpu_sys")) + number(info.Item("CPU", "used_cpu_user"))
 	u.calls = number(strings.TrimPrefix(info.Item("Commandstats", "cmdstat_evalsha"), "calls="))
 	runs := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}, {Name: "/gc/heap/tiny/allocs:objects"},

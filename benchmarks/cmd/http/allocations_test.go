@@ -1,6 +1,6 @@
 //go:build !race
 
-package benchmarks
+package main
 
 import (
 	"net/http"

@@ -1,9 +1,14 @@
-// Package benchmarks compares limit with other libraries. It is a module of its own, so
-// that programs that use limit do not get its dependencies. BENCHMARKS.md has the
-// figures; the commands in cmd produce them.
-package benchmarks
+// Command http measures what a request costs with and without limits, beside other
+// libraries, and writes the tables of BENCHMARKS.md, in Markdown, to standard output:
+//
+//	cd benchmarks && go run ./cmd/http
+//
+// It measures the processor time of one goroutine, and all contenders of a table in turn.
+package main
 
 import (
+	"flag"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -24,14 +29,11 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/benchmarks/internal/processor"
+	"github.com/routelimit/limit/benchmarks/internal/stats"
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
 )
-
-func TestMain(m *testing.M) {
-	gin.SetMode(gin.ReleaseMode)
-	os.Exit(m.Run())
-}
 
 // twoRules admit everything that one goroutine can send.
 var twoRules = limit.Rules(limit.PerIP(time.Millisecond, 20_000), limit.Global(time.Millisecond, 20_000))
@@ -39,15 +41,21 @@ var twoRules = limit.Rules(limit.PerIP(time.Millisecond, 20_000), limit.Global(t
 // refusing admits one request an hour to each address.
 var refusing = limit.Rules(limit.PerIP(time.Hour, 1), limit.Global(time.Millisecond, 20_000))
 
-func BenchmarkHTTP(b *testing.B) {
-	for _, group := range []struct {
-		name  string
-		cases []server
-	}{
+// A group is the servers of a table. The first one has no limit.
+type group struct {
+	name    string
+	servers []server
+}
+
+func groups() []group {
+	return []group{
 		{"http.ServeMux", []server{
 			{"no limit", netHTTP(limit.RuleSet{})},
 			{"limit, 2 rules", netHTTP(twoRules)},
 			{"limit, 2 rules, refused", netHTTP(refusing)},
+			{"limit, 2 rules in 2 sets", twoSets(limit.PerIP(time.Millisecond, 20_000))},
+			{"limit, 2 rules in 2 sets, refused by the inner one", twoSets(limit.PerIP(time.Hour, 1))},
+			{"limit, 2 rules, no headers", muxWith(limit.New(nil, &limit.Options{Headers: limit.NoHeaders}).Limit(twoRules))},
 			{"ulule, 2 middlewares", muxWith(ululeHTTP(admits), ululeHTTP(admits))},
 			{"ulule, 2 middlewares, refused", muxWith(ululeHTTP(refuses), ululeHTTP(admits))},
 			{"httprate, 2 middlewares", muxWith(httprate.LimitBy(20_000, time.Millisecond, byAddress), httprate.LimitBy(20_000, time.Millisecond, httprate.Key("*")))},
@@ -67,13 +75,41 @@ func BenchmarkHTTP(b *testing.B) {
 			{"Echo's own, 1 rule", echoWith(middleware.RateLimiter(middleware.NewRateLimiterMemoryStoreWithConfig(
 				middleware.RateLimiterMemoryStoreConfig{Rate: rate.Limit(20_000_000), Burst: 20_000})))},
 		}},
-	} {
-		b.Run(group.name, func(b *testing.B) {
-			for _, c := range group.cases {
-				b.Run(c.name, func(b *testing.B) { serve(b, c.handler) })
-			}
-		})
 	}
+}
+
+func main() {
+	rounds := flag.Int("rounds", 15, "how often each server is measured")
+	flag.Parse()
+	gin.SetMode(gin.ReleaseMode)
+	for _, g := range groups() {
+		if err := g.measure(*rounds); err != nil {
+			fmt.Fprintln(os.Stderr, "http:", err)
+			os.Exit(1)
+		}
+	}
+}
+
+// measure writes the table of a group.
+func (g group) measure(rounds int) error {
+	serve := make([]func(), len(g.servers))
+	for i, s := range g.servers {
+		serve[i] = serving(s.handler)
+	}
+	ns, err := processor.Turns(serve, rounds)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("| %s | more than the first, ns | allocations |\n|---|---|---|\n", g.name)
+	for i, s := range g.servers {
+		more := make([]float64, rounds)
+		for round := range more {
+			more[round] = ns[i][round] - ns[0][round]
+		}
+		fmt.Printf("| %s | %s | %.0f |\n", s.name, stats.Spread("%.0f", more), testing.AllocsPerRun(1000, serve[i]))
+	}
+	fmt.Println()
+	return nil
 }
 
 type server struct {
@@ -86,6 +122,12 @@ func netHTTP(rules limit.RuleSet) http.Handler {
 		return muxWith()
 	}
 	return muxWith(limit.New(nil, nil).Limit(rules))
+}
+
+// twoSets has one rule for all requests around one for each address.
+func twoSets(inner limit.Rule) http.Handler {
+	limiter := limit.New(nil, nil)
+	return muxWith(limiter.Limit(limit.Rules(limit.Global(time.Millisecond, 20_000))), limiter.Limit(limit.Rules(inner)))
 }
 
 // muxWith puts middlewares around a handler, the first outermost.
@@ -131,17 +173,16 @@ func ululeHTTP(rate limiter.Rate) func(http.Handler) http.Handler {
 	return stdlib.NewMiddleware(limiter.New(ululemem.NewStore(), rate)).Handler
 }
 
-// serve sends requests from 1,000 addresses in sequence, to a writer that discards the
-// responses.
-func serve(b *testing.B, handler http.Handler) {
+// serving returns a function that sends a request from one of 1,000 addresses in turn, to a
+// writer that discards the response.
+func serving(handler http.Handler) func() {
 	all := requests(1000)
 	w := &nullWriter{header: make(http.Header)}
 	for _, r := range all { // uses up the quotas
 		handler.ServeHTTP(w, r)
 	}
-	b.ReportAllocs()
 	i := 0
-	for b.Loop() {
+	return func() {
 		clear(w.header)
 		handler.ServeHTTP(w, all[i])
 		if i++; i == len(all) {
