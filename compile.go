@@ -32,6 +32,8 @@ type version struct {
 
 	waits, settles bool // whether a refused request may wait, and whether the answer settles a rule
 	bars           bool // whether a rule is a Ban
+	asks           bool // whether a rule asks HTTP requests for their cost, or answers
+	shows          bool // whether a rule counts values
 	byPath, joins  bool // whether a rule is keyed by a path value, or by several resolvers
 	composed       bool // whether the set is With others
 
@@ -49,7 +51,7 @@ func newVersion(policy *Policy, set RuleSet) *version {
 	p := &version{Policy: policy, set: set, list: set.Declared(), routes: make(map[routeID]*route), refusals: policy.limiter.refusals(set),
 		composed: set.Others() != nil}
 	index := make(map[string]int)
-	var addresses, users, costs, shows bool
+	var addresses, users, costs bool
 	named := set.Rules()
 	for i := range named {
 		r := &named[i]
@@ -67,11 +69,12 @@ func newVersion(policy *Policy, set RuleSet) *version {
 		p.waits = p.waits || p.rules[i].Wait > 0
 		p.settles = p.settles || p.rules[i].Settles
 		p.bars = p.bars || p.rules[i].Charge.Quota.Bars()
+		p.asks = p.asks || r.Cost != (rules.Cost{}) || r.Settle != (rules.Settlement{})
 		costs = costs || r.Cost != (rules.Cost{}) || p.rules[i].Charge.Quota.Bars()
 		users = users || r.Key.Kind() == grammar.User // others have a key without a user too
 		for _, k := range []KeyResolver{r.Key, r.Values()} {
 			addresses = addresses || k.Uses(grammar.IP)
-			shows = shows || k.Kind() != 0 && p.rules[i].Charge.Quota.Algorithm == core.Distinct
+			p.shows = p.shows || k.Kind() != 0 && p.rules[i].Charge.Quota.Algorithm == core.Distinct
 			p.joins = p.joins || k.Joins()
 			p.byPath = p.byPath || k.Uses(grammar.Path)
 		}
@@ -85,7 +88,7 @@ func newVersion(policy *Policy, set RuleSet) *version {
 		p.before = append(p.before, (*layer).screen)
 	}
 	p.resolve = append(p.resolve, (*layer).keys)
-	if shows {
+	if p.shows {
 		p.resolve = append(p.resolve, (*layer).values)
 	}
 	if costs {

@@ -265,7 +265,9 @@ func (p *version) fill(run *engine.Run, r *Request) (*terms, error) {
 		return v
 	}
 	p.fillKeys(run, value)
-	p.fillValues(run, value)
+	if p.shows {
+		p.fillValues(run, value)
+	}
 	if faulty {
 		if err := p.missing(r.Keys); err != nil {
 			return nil, err
@@ -296,13 +298,17 @@ func (p *version) check(r *Request) error {
 	if p.named == nil {
 		return &rules.Error{Problem: "outside HTTP a policy needs a name: write limit.Named(\"…\", rules…)"}
 	}
-	if err := p.functions(r); err != nil {
-		return err
+	if p.asks {
+		if err := p.functions(r); err != nil {
+			return err
+		}
 	}
 	if _, err := validCost(r.Cost); err != nil {
 		return &rules.Error{Problem: err.Error()}
 	}
 	switch {
+	case !r.UpTo && len(r.Costs) == 0:
+		return nil
 	case r.UpTo && r.Cost < 1:
 		return &rules.Error{Problem: "UpTo needs a Cost: write how many units to take at most"}
 	case r.UpTo && p.bars:

@@ -58,6 +58,34 @@ func (a address) key(ipv6Prefix int) string {
 	return netip.PrefixFrom(ip, ipv6Prefix).Masked().String()
 }
 
+// ipv4Of returns the IPv4 address that a text is, with or without a port, or "". Most
+// clients have one, and [netip.ParseAddr] takes three times as long.
+func ipv4Of(s string) string {
+	if len(s) > maxAddress {
+		return ""
+	}
+	number, digits, dots := 0, 0, 0
+	for i := range len(s) {
+		switch c := s[i]; {
+		case '0' <= c && c <= '9':
+			if number = number*10 + int(c-'0'); number > 255 || digits > 0 && number < 10 { // or it begins with a zero
+				return ""
+			}
+			digits++
+		case c == '.' && digits > 0 && dots < 3:
+			number, digits, dots = 0, 0, dots+1
+		case c == ':' && digits > 0 && dots == 3 && validPort(s[i+1:]):
+			return s[:i]
+		default:
+			return ""
+		}
+	}
+	if digits == 0 || dots < 3 {
+		return ""
+	}
+	return s
+}
+
 // hostOf returns an address without its port, brackets and zone. A text that is
 // not an address does not become one.
 func hostOf(address string) string {

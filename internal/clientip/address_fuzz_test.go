@@ -63,3 +63,19 @@ func client(ip netip.Addr, prefix int) netip.Prefix {
 	p, _ := ip.WithZone("").Prefix(prefix)
 	return p
 }
+
+// FuzzIPv4 compares the short way for IPv4 addresses with the one for all.
+func FuzzIPv4(f *testing.F) {
+	for _, text := range []string{"203.0.113.9", "203.0.113.9:80", "203.0.113.9:_x", "203.0.113.9:", "203.0.113.09", "256.1.1.1", "1.2.3", "1.2.3.4.5",
+		"0.0.0.0", "1..2.3", ".1.2.3", "1.2.3.4:99999", "::ffff:1.2.3.4", "1.2.3.4:_" + strings.Repeat("x", 120), "1.2.3.4%eth0", ""} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		a := parseAddress(text)
+		want := ""
+		if a.ip.Is4() && !strings.Contains(a.text, ":") {
+			want = a.text
+		}
+		require.Equal(t, want, ipv4Of(text), "%q", text)
+	})
+}

@@ -37,6 +37,9 @@ func (c *Config) Addr(remoteAddr string, header http.Header) netip.Addr {
 // Key returns the text that identifies the client that sent a request:
 // "203.0.113.9", "2001:db8:1:2::/64", or "" if the client has no address.
 func (c *Config) Key(remoteAddr string, header http.Header) string {
+	if len(c.Trusted) == 0 && c.Hops == 0 {
+		return Key(remoteAddr, c.IPv6Prefix)
+	}
 	return c.client(remoteAddr, header).key(c.IPv6Prefix)
 }
 
@@ -46,7 +49,12 @@ func Parse(text string) netip.Addr { return parseAddress(text).client() }
 
 // Key returns the key of an address with or without a port, or "" if the text
 // is not an address.
-func Key(text string, ipv6Prefix int) string { return parseAddress(text).key(ipv6Prefix) }
+func Key(text string, ipv6Prefix int) string {
+	if v4 := ipv4Of(text); v4 != "" {
+		return v4
+	}
+	return parseAddress(text).key(ipv6Prefix)
+}
 
 func (c *Config) client(remoteAddr string, header http.Header) address {
 	peer := parseAddress(remoteAddr)

@@ -37,6 +37,7 @@ type Plan struct {
 	prepare []func(*Run)       // before the store is asked
 	steps   []func(*Run) error // each time it is asked
 
+	plain    bool // whether asking the store is the only step: its decision needs no copy then
 	waits    bool // whether a refused request may wait: Run.Wait is for it
 	renewals renewals
 	runs     sync.Pool
@@ -88,7 +89,7 @@ func (e *Engine) NewPlan(rules []Rule, usual *Terms, distinguishes bool) *Plan {
 	if leases {
 		p.steps = append(p.steps, (*Run).identify)
 	}
-	p.steps = append(p.steps, (*Run).ask)
+	p.steps = append(p.steps, func(r *Run) error { return r.ask(&r.result) })
 	if arranged {
 		p.steps = append(p.steps, (*Run).collect)
 	}
@@ -101,6 +102,7 @@ func (e *Engine) NewPlan(rules []Rule, usual *Terms, distinguishes bool) *Plan {
 	if queues || settles {
 		p.steps = append(p.steps, (*Run).keep)
 	}
+	p.plain = len(p.steps) == 1
 	p.renewals.setUp(e.Store, rules)
 	return p
 }

@@ -50,7 +50,10 @@ func (r *Run) End() {
 	for i := range r.Charges {
 		r.Charges[i].Key = ""
 	}
-	r.result, r.asked, r.calling, r.waiter.ctx = Decision{}, false, nil, nil
+	if r.result.plan != nil {
+		r.result = Decision{}
+	}
+	r.asked, r.calling, r.waiter.ctx = false, nil, nil
 	if r.waiter.place.Named() { // other goroutines may still have it
 		r.waiter = waiter{}
 	}
@@ -58,11 +61,17 @@ func (r *Run) End() {
 }
 
 // Decide asks the store once. The call ends with one context; a slot in a queue that
-// comes after the deadline of the other is a refusal. After an error, which wraps
-// [ErrUndecided], d is the zero Decision.
+// comes after the deadline of the other is a refusal. D must be the zero Decision, and
+// after an error, which wraps [ErrUndecided], it still is.
 func (r *Run) Decide(ctx, calling context.Context, d *Decision) error {
 	r.calling = calling
 	r.arrange()
+	if r.plan.plain {
+		if err := r.ask(d); err != nil {
+			return fmt.Errorf("%w: %w", ErrUndecided, err)
+		}
+		return nil
+	}
 	if err := r.attempt(); err != nil {
 		return err
 	}
@@ -94,7 +103,9 @@ func (r *Run) arrange() {
 
 // attempt asks the store, and holds what an admission took.
 func (r *Run) attempt() error {
-	r.result = Decision{}
+	if r.result.plan != nil {
+		r.result = Decision{} // of the last try
+	}
 	for _, step := range r.plan.steps {
 		if err := step(r); err != nil {
 			r.result = Decision{}
@@ -167,23 +178,24 @@ func (r *Run) pending() []core.Ask {
 	return asks
 }
 
-// ask asks the store.
-func (r *Run) ask() (err error) {
-	e, d := r.plan.engine, &r.result
-	asks := r.pending()
+// ask asks the store, and sets d.
+func (r *Run) ask(d *Decision) (err error) {
+	e, asks := r.plan.engine, r.pending()
 	if len(asks) == 0 {
 		return nil
 	}
+	took := time.Duration(0)
 	if e.timed() {
 		start := time.Since(epoch)
 		err = e.Store.Take(r.calling, asks)
-		d.Latency = time.Since(epoch) - start
+		took = time.Since(epoch) - start
 	} else {
 		err = e.Store.Take(r.calling, asks)
 	}
 	if err != nil {
 		return err
 	}
+	d.Latency = took
 	d.Decision, d.plan, d.Caller = r.asks[0].Decision, r.plan, r.Caller
 	d.keys.keep(r.Charges)
 	return nil

@@ -251,8 +251,8 @@ type target struct {
 	quotas core.Overflow // that decide the charge
 }
 
-// An id identifies a key.
-type id struct{ policy, rule, variant, key string }
+// An id identifies a key, with the variant, which few rules have.
+type id struct{ policy, rule, key string }
 
 // place makes k the target of a charge, but for its entry: the low bits of a hash choose
 // the shard, the others the bucket.
@@ -260,7 +260,10 @@ type id struct{ policy, rule, variant, key string }
 // Rules that all requests share have an empty key, and shards of their own. Those
 // are locked last, and so for the shortest time.
 func (s *Store) place(k *target, c *core.Charge) {
-	hash := maphash.Comparable(s.seed, id{c.Policy, c.Rule, c.Variant, c.Key})
+	hash := maphash.Comparable(s.seed, id{c.Policy, c.Rule, c.Key})
+	if c.Variant != "" {
+		hash += 3 * maphash.String(s.seed, c.Variant)
+	}
 	k.charge, k.hash, k.shard = c, uint32(hash>>shardBits), int(hash%keyShards)
 	if c.Key == "" {
 		k.shard = keyShards + int(hash%sharedShards)
