@@ -29,12 +29,13 @@ type returnRule struct {
 	quota    *core.Quota
 	keys     []string
 	numbers  map[string]int // of the keys
+	last     []int          // of each key, its last record
 	memories []string       // of what was given back before
 	records  []returnRecord
 }
 
-// A returnRecord is a return, or several to one key of units that were taken at the same
-// time: they are as those of one admission, which had what the last of them had left.
+// A returnRecord is a return, or several to one key, one after the other, of units that
+// were taken at the same time and are alike.
 type returnRecord struct {
 	core.Return
 	state int // the number of its key
@@ -102,34 +103,30 @@ func (u *returnRule) add(prefix, key string, r *core.Return) (record, state int)
 	state, known := u.numbers[key]
 	if !known {
 		state = len(u.keys)
-		u.keys, u.numbers[key] = append(u.keys, key), state
+		u.keys, u.numbers[key], u.last = append(u.keys, key), state, append(u.last, 0)
 		if remembersReturns(r.Quota.Algorithm) {
 			u.memories = append(u.memories, ReturnedKey(prefix, &r.Charge))
 		}
 	} else if alike(r.Quota.Algorithm) {
-		record = slices.IndexFunc(u.records, func(o returnRecord) bool {
-			return o.state == state && o.At == r.At && o.Cost <= mostTogether(&o.Return, r)-r.Cost
-		})
-		if record >= 0 {
-			all := &u.records[record]
-			all.Cost, all.Remaining = all.Cost+r.Cost, min(all.Remaining, r.Remaining)
+		record = u.last[state]
+		if o := &u.records[record]; o.At == r.At && o.Cost <= core.MaxCost-r.Cost {
+			o.Cost += r.Cost
 			return record, state
 		}
 	}
+	u.last[state] = len(u.records)
 	u.records = append(u.records, returnRecord{*r, state})
 	return len(u.records) - 1, state
 }
 
-// alike reports whether units that were taken at one time are the same to an algorithm.
-func alike(a core.Algorithm) bool { return a != core.Queue && a != core.Distinct }
-
-// mostTogether returns how many units of two admissions may be given back as those of one. A
-// bucket gets no more than what the admission left it lacking.
-func mostTogether(a, b *core.Return) int64 {
-	if a.Quota.Algorithm == core.TokenBucket || a.Quota.Algorithm == core.LeakyBucket {
-		return a.Quota.Burst - min(a.Remaining, b.Remaining)
+// alike reports whether units that were taken at one time are the same to an algorithm. A
+// bucket gives back what each admission alone left it lacking, and parts of units.
+func alike(a core.Algorithm) bool {
+	switch a {
+	case core.Queue, core.Distinct, core.TokenBucket, core.LeakyBucket:
+		return false
 	}
-	return core.MaxCost
+	return true
 }
 
 // repeats reports whether a key is one of several rules.

@@ -64,34 +64,41 @@ func TestDecodeReturns(t *testing.T) {
 }
 
 // TestReturnsTogether tests that returns to one key of units of one time are one for the
-// script, and that each caller gets its own back.
+// script if they are alike and follow each other, and that each caller gets its own back.
 func TestReturnsTogether(t *testing.T) {
-	of := func(a core.Algorithm, at, left int64) core.Return {
-		quota := core.Quota{Algorithm: a, Limit: 5, Window: 1_000_000, Burst: 9}
-		return core.Return{Charge: core.Charge{Policy: "p", Rule: "r", Key: "k", Quota: quota, Cost: 2}, At: at, Remaining: left}
+	of := func(a core.Algorithm, at int64) core.Return {
+		quota := core.Quota{Algorithm: a, Limit: 5, Window: 1_000_000, Burst: 9, Cells: 10}
+		return core.Return{Charge: core.Charge{Policy: "p", Rule: "r", Key: "k", Quota: quota, Cost: 2}, At: at, Remaining: 4}
 	}
-	list := []core.Return{of(core.LeakyBucket, 7, 4), of(core.LeakyBucket, 8, 1), of(core.LeakyBucket, 7, 2), of(core.LeakyBucket, 7, 6)}
+	for _, a := range core.Algorithms() {
+		records := 3
+		if a == core.Queue || a == core.Distinct || a == core.TokenBucket || a == core.LeakyBucket {
+			records = 4 // which depend on more than the time
+		}
+		call := NewReturns("limit", "", 1, []core.Return{of(a, 7), of(a, 7), of(a, 8), of(a, 7)}, false)
+		assert.Len(t, call.Args[len(call.Args)-1], ruleSize+records*recordSize, a)
+	}
+
+	list := []core.Return{of(core.FixedWindow, 7), of(core.FixedWindow, 7), of(core.FixedWindow, 8), of(core.FixedWindow, 7)}
 	call := NewReturns("limit", "", 1, list, false)
-	assert.Len(t, call.Keys, 2)
-	assert.Equal(t, []byte("\x05\x00\x01"+number(5, 6)+number(1_000_000, 6)+
-		"\x00\x01"+number(6, 6)+number(7, 7)+number(2, 6)+number(0, 7)+number(0, 8)+
-		"\x00\x01"+number(2, 6)+number(8, 7)+number(1, 6)+number(0, 7)+number(0, 8)), call.Args[len(call.Args)-1])
-	given, err := call.Decode([]int64{3, 2, 5, 60, 80})
+	assert.Len(t, call.Keys, 1)
+	assert.Equal(t, []byte("\x01\x00\x01"+number(5, 6)+number(1_000_000, 6)+
+		"\x00\x01"+number(4, 6)+number(7, 7)+number(4, 6)+number(0, 7)+number(0, 8)+
+		"\x00\x01"+number(2, 6)+number(8, 7)+number(4, 6)+number(0, 7)+number(0, 8)+
+		"\x00\x01"+number(2, 6)+number(7, 7)+number(4, 6)+number(0, 7)+number(0, 8)), call.Args[len(call.Args)-1])
+	given, err := call.Decode([]int64{3, 2, 0, 5, 60, 80})
 	require.NoError(t, err)
 	var units []int64
 	for _, g := range given {
 		units = append(units, g.Units)
 		assert.Equal(t, core.Outcome{Remaining: 5, MoreAfter: 60, ResetAfter: 80}, g.Outcome)
 	}
-	assert.Equal(t, []int64{2, 2, 1, 0}, units)
-
-	call = NewReturns("limit", "", 1, []core.Return{of(core.Queue, 7, 4), of(core.Queue, 7, 3)}, false)
-	assert.Len(t, call.Args[len(call.Args)-1], ruleSize+2*recordSize, "each unit has its own turn")
+	assert.Equal(t, []int64{2, 1, 2, 0}, units)
 
 	// A key that has two quotas: in the order of the returns.
 	list[1].Quota.Limit = 6
 	call = NewReturns("limit", "", 1, list[:3], false)
-	assert.Len(t, call.Keys, 6)
+	assert.Len(t, call.Keys, 3)
 	assert.NotEqual(t, NewReturns("limit", "", 1, list[:1], false).Script, call.Script)
 	assert.Len(t, call.Args, 2+2*3)
 }

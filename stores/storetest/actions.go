@@ -18,13 +18,18 @@ func (s *schedule) giveBack() {
 		return
 	}
 	last := len(s.loans) - 1
-	loan := s.loans[max(0, last-s.random.IntN(1+s.random.IntN(10)))]
-	list := slices.Clone(loan)
-	if s.random.IntN(4) == 0 { // of two admissions, perhaps on the same quotas
+	at := max(0, last-s.random.IntN(1+s.random.IntN(10)))
+	list := slices.Clone(s.loans[at])
+	switch s.random.IntN(4) {
+	case 0: // of two admissions, perhaps on the same quotas
 		list = append(list, pick(s.random, s.loans)...)
+	case 1: // of several that were near, perhaps at one time, or of one twice
+		for range 1 + s.random.IntN(3) {
+			list = append(list, s.loans[min(last, max(0, at-2+s.random.IntN(5)))]...)
+		}
 	}
 	s.random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-	list = list[:1+s.random.IntN(len(list))]
+	list = list[:1+s.random.IntN(min(len(list), core.MaxCharges))]
 	for i := range list {
 		r := &list[i]
 		switch s.random.IntN(8) {

@@ -46,6 +46,8 @@ var faults = map[string]fault{
 		take: altered(func(c *core.Charge) { c.Rule, c.Key = "", c.Rule+":"+c.Key })},
 	"limit in the key": {found: "Changed/from_2_to_127 Changed/from_128_to_129 Schedules",
 		take: altered(func(c *core.Charge) { c.Rule += string(rune(c.Quota.Limit)) })},
+	"algorithm in the key": {found: "VersionsOfAlgorithms",
+		take: altered(func(c *core.Charge) { c.Rule += c.Quota.Algorithm.String() })},
 	"policies joined": {found: "Names/policies",
 		take: altered(func(c *core.Charge) { c.Policy = "" })},
 	"variants joined": {found: "Names/variants Schedules",

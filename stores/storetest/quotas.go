@@ -161,8 +161,10 @@ func (s *schedule) settle() {
 			if state == nil {
 				continue
 			}
-			probe := state.Clone() // a full bucket may be remembered for its debts
-			if probe.Advance(&c.Quota, s.now); probe.Used() == 0 || state.Expires() <= s.now {
+			probe := state.Clone() // a full bucket may be remembered for its debts, or for what was given back to it
+			probe.Advance(&c.Quota, s.now)
+			asNew := core.Look(s.now, c, probe) == core.Look(s.now, c, core.NewState(c.Quota.Algorithm))
+			if asNew || probe.Used() == 0 || state.Expires() <= s.now {
 				s.take([]core.Charge{c})
 			}
 		}

@@ -53,6 +53,25 @@ var returnFaults = map[string]returnFault{
 			}
 			return before, nil
 		}},
+	"joins what was taken at one time": {found: "Returns/one_after_the_other Schedules",
+		giveBack: func(s *reference, returns []core.Return) ([]core.Returned, error) {
+			joined, of := slices.Clone(returns), make([]int, len(returns))
+			for i, r := range returns {
+				of[i] = slices.IndexFunc(joined, func(o core.Return) bool { return o.SameState(&r.Charge) && o.Key == r.Key && o.At == r.At })
+				if o := &joined[of[i]]; of[i] < i {
+					o.Cost, o.Remaining = min(core.MaxCost, o.Cost+r.Cost), min(o.Remaining, r.Remaining)
+					joined[i].Cost = 0
+				}
+			}
+			together, err := s.giveBack(joined)
+			given := slices.Clone(together)
+			for i := range given {
+				rest := &together[of[i]].Units
+				given[i].Units = min(returns[i].Cost, *rest)
+				*rest -= given[i].Units
+			}
+			return given, err
+		}},
 	"resets nothing": {found: "Schedules", keeps: true},
 }
 

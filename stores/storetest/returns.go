@@ -14,6 +14,7 @@ import (
 func returns() []namedTest {
 	return []namedTest{
 		{"several at once", returnsSeveral},
+		{"one after the other", returnsInOrder},
 		{"of nothing", returnsNothing},
 		{"invalid", returnsInvalid},
 	}
@@ -106,4 +107,53 @@ func returnsInvalid(t *testing.T, h Harness) {
 		assert.Nil(t, given, name)
 	}
 	assert.EqualValues(t, 1, remaining(t, h, charge))
+}
+
+// returnsInOrder gives back to one key in one call: as in several calls, one after the other.
+func returnsInOrder(t *testing.T, h Harness) {
+	type back struct{ of, units int64 } // the number of the admission, and what to give back of it
+	bucket := core.Quota{Algorithm: core.TokenBucket, Limit: 1, Window: 2 * sec, Burst: 3}
+	large := core.Quota{Algorithm: core.TokenBucket, Limit: 129, Window: day, Burst: 129}
+	window := core.Quota{Algorithm: core.FixedWindow, Limit: 9, Window: hour}
+	for name, test := range map[string]struct {
+		quota core.Quota
+		costs []int64 // of the admissions
+		apart int64   // µs from one to the next
+		after int64   // µs from the last until they are given back
+		backs []back
+		units []int64
+	}{
+		"more than an admission took":   {bucket, []int64{1, 2}, 0, 2*sec - 1, []back{{0, 2}, {1, 1}}, []int64{1, 1}},
+		"one twice":                     {bucket, []int64{1, 1, 1}, 0, 10 * ms, []back{{1, 1}, {1, 1}}, []int64{1, 1}},
+		"the first first":               {large, []int64{16, 1, 65, 1}, 0, 4 * hour, []back{{0, 1}, {3, 1}}, []int64{0, 1}},
+		"the last first":                {large, []int64{16, 1, 65, 1}, 0, 4 * hour, []back{{3, 1}, {0, 1}}, []int64{1, 0}},
+		"by turns":                      {window, []int64{2, 2}, 1, 0, []back{{0, 2}, {1, 2}, {0, 2}}, []int64{2, 2, 0}},
+		"by turns, more than there was": {window, []int64{2, 1}, 1, 0, []back{{0, 2}, {1, 2}, {0, 2}}, []int64{2, 1, 0}},
+	} {
+		c := core.Charge{Policy: name, Rule: "r", Key: "k", Quota: test.quota}
+		state, now := core.NewState(c.Quota.Algorithm), starts[0]
+		var taken []core.Return
+		for i, cost := range test.costs {
+			now = starts[0] + int64(i)*test.apart
+			h.SetTime(now)
+			c.Cost = cost
+			taken = append(taken, returnsOf([]core.Charge{c}, take(t, h, name, c))[0])
+			core.Decide(now, []core.Charge{c}, []core.State{state})
+		}
+		now += test.after
+		h.SetTime(now)
+		var list []core.Return
+		var units []int64
+		for _, b := range test.backs {
+			r := taken[b.of]
+			r.Cost = b.units
+			list, units = append(list, r), append(units, state.Return(&r, now))
+		}
+		require.Equal(t, test.units, units, name)
+		got, err := h.Store.Return(t.Context(), list)
+		require.NoError(t, err, name)
+		for i := range got {
+			assert.Equal(t, core.Returned{Units: units[i], Outcome: core.Look(now, c, state)}, got[i], "%s, return %d", name, i)
+		}
+	}
 }

@@ -82,12 +82,26 @@ func (s *reference) statesOf(charges []core.Charge) []core.State {
 	states := make([]core.State, len(charges))
 	for i, c := range charges {
 		id := nameOf(c)
-		if s.states[id] == nil {
-			s.states[id] = core.NewState(c.Quota.Algorithm)
-		}
+		s.states[id] = turned(s.states[id], s.quotas[id].Algorithm, c.Quota.Algorithm)
 		states[i], s.quotas[id] = s.states[id], c.Quota
 	}
 	return states
+}
+
+// turned returns the state of a key for an algorithm, if another may have charged it last.
+func turned(state core.State, last, a core.Algorithm) core.State {
+	if tallies, ok := state.(*core.Tallies); ok {
+		if last, state = tallies.Only(); state == nil {
+			return tallies
+		}
+	}
+	switch {
+	case state == nil:
+		return core.NewState(a)
+	case last.Alike(a):
+		return state
+	}
+	return core.NewTallies(last, state)
 }
 
 func (s *reference) Return(_ context.Context, returns []core.Return) ([]core.Returned, error) {
