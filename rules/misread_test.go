@@ -160,7 +160,7 @@ func TestMisreadAttributes(t *testing.T) {
 		ofACells     = "the number of cells, 2 to 60"
 		afterOnError = "local, allow, refuse after on-error"
 		afterRefuse  = "429, 503, redirect, degrade, mark or wait after refuse"
-		oneOutcome   = "one of 429, 503, redirect, degrade and mark"
+		oneOutcome   = "only one of 429, 503, redirect, degrade or mark"
 		location     = "a path such as /busy, or an http or https URL, after redirect"
 		percentage   = "the percentage of keys, 1 to 99, after enforced"
 	)
