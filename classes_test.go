@@ -154,7 +154,7 @@ func TestWaitClasses(t *testing.T) {
 	})
 }
 
-// TestWaitNotStarved has critical requests come for ever, faster than the limit, while
+// TestWaitNotStarved has critical requests come forever, faster than the limit, while
 // one of the background waits. The bound is that of docs/plans.md.
 func TestWaitNotStarved(t *testing.T) {
 	for _, rule := range []string{"1/1s per user", "10/1s per user token-bucket burst 1", "1/10s per user", "1/1s per user; 100/1h per user fixed-window"} {

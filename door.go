@@ -16,6 +16,7 @@ import (
 	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/excerpt"
+	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -104,7 +105,7 @@ func (l *Limiter) policyRoutes() (list []policyRoute) {
 
 // peekKey is Peek of package operate.
 func (l *Limiter) peekKey(ctx context.Context, policy, rule, key, plan string) (RuleDecision, error) {
-	of, i, err := l.find(policy, rule)
+	of, i, err := l.find(policy, rule, key)
 	if err != nil {
 		return RuleDecision{}, err
 	}
@@ -127,7 +128,7 @@ func (l *Limiter) peekKey(ctx context.Context, policy, rule, key, plan string) (
 
 // resetKey is Reset of package operate.
 func (l *Limiter) resetKey(ctx context.Context, policy, rule, key string) error {
-	of, i, err := l.find(policy, rule)
+	of, i, err := l.find(policy, rule, key)
 	if err != nil {
 		return err
 	}
@@ -137,8 +138,9 @@ func (l *Limiter) resetKey(ctx context.Context, policy, rule, key string) error 
 	return l.reset(ctx, of.policy.states(of.route, i, key))
 }
 
-// find returns the policy of a name on its route, and the index of its rule.
-func (l *Limiter) find(policy, rule string) (found policyRoute, index int, err error) {
+// find returns the policy of a name on its route, and the index of its rule, which has a
+// key.
+func (l *Limiter) find(policy, rule, key string) (found policyRoute, index int, err error) {
 	var names, known []string
 	for _, of := range l.policyRoutes() {
 		names = append(names, of.route.name)
@@ -156,6 +158,8 @@ func (l *Limiter) find(policy, rule string) (found policyRoute, index int, err e
 		}
 	}
 	switch {
+	case found.route != nil && key != "" && found.policy.list[index].Key.Kind() == grammar.Global:
+		return found, 0, &rules.Error{Problem: fmt.Sprintf("rule %q of policy %q is global, and has no key %q: write \"\"", rule, policy, key)}
 	case found.route != nil:
 		return found, index, nil
 	case known != nil:

@@ -10,7 +10,7 @@ package core
 //
 // A bucket that has been full for an hour and had Missing tokens at first is new
 // again: the next charge finds Missing tokens missing. No store can remember every
-// key for ever, and this makes the decision the same whether a store still has
+// key forever, and this makes the decision the same whether a store still has
 // the key or not. So a client that waits RetryAfter is admitted, unless it comes
 // back more than an hour after its bucket was full. Then it may be refused once
 // more, with a new RetryAfter.

@@ -73,7 +73,7 @@ func TestReadmeRedis(t *testing.T) {
 	addr := redistest.Real(t).Options().Addr
 	instance := func() http.Handler {
 		client := redis.NewClient(&redis.Options{Addr: addr})
-		limiter := limit.New(redisstore.New(client, &redisstore.Options{Prefix: "shop"}), nil)
+		limiter := limit.New(redisstore.New(client, &redisstore.Options{Prefix: "shop"}), &limit.Options{Instances: 3})
 		t.Cleanup(func() { client.Close() })
 		mux := http.NewServeMux()
 		mux.Handle("GET /", limiter.Limit(limit.Rules(limit.PerIP(time.Hour, 1)))(http.HandlerFunc(ok)))

@@ -48,19 +48,18 @@ func Policies(l *limit.Limiter) iter.Seq2[string, limit.RuleSet] { return polici
 
 // Peek returns the state of one key of a rule, as a request of cost 1 would find it,
 // without taking anything: see [limit.Policy.Peek], which asks all rules of a policy. The
-// policy, the rule and the key are named as in a [limit.Decision], and plan is that of the
-// caller, if any. The limit is that of Override of [limit.Options], if it returns one. Peek
-// calls the store. The error says what is wrong with a name, or wraps
-// [limit.ErrUndecided].
+// policy, the rule and the key are named as in a [limit.Decision]: the key of a global rule
+// is "". Plan is that of the caller, if any. The limit is that of Override of
+// [limit.Options], if it returns one. Peek calls the store. The error says what is wrong
+// with a name or the key, or wraps [limit.ErrUndecided].
 func Peek(ctx context.Context, l *limit.Limiter, policy, rule, key, plan string) (limit.RuleDecision, error) {
 	return peek(l, ctx, policy, rule, key, plan)
 }
 
 // Reset makes the quota of one key of a rule full again: see [limit.Policy.Reset], which
-// resets all rules of a policy. The names are those of Peek. It resets the keys of all
-// plans, global rules (whose key is "") too, and lifts a [limit.Ban]. A rule of
-// [limit.Concurrency] cannot be reset, since its leases live on. The error says what is
-// wrong with a name, or wraps [limit.ErrUndecided].
+// resets all rules of a policy but the global ones. The names are those of Peek. It resets
+// the keys of all plans, and lifts a [limit.Ban]. A rule of [limit.Concurrency] cannot be
+// reset, since its leases live on. The errors are those of Peek.
 func Reset(ctx context.Context, l *limit.Limiter, policy, rule, key string) error {
 	return reset(l, ctx, policy, rule, key)
 }
@@ -154,9 +153,8 @@ func Validate(l *limit.Limiter, rules limit.RuleSet) error { return validate(l, 
 // thing wrong with them. Requests that have begun, waiting ones included, end under the
 // rules that they began with.
 //
-// A rule keeps the state of its keys if it keeps its algorithm and its name. A default
-// name follows the key and the window. docs/plans.md says what each algorithm keeps. A
-// rule without a Cost, Settle or Fallback gets that of the declared rule of the same name,
-// so that rules in text do not lose what only code can say. A set that leaves such a rule
-// out is an error.
+// A rule keeps the state of its keys if it keeps its name. A default name follows the key
+// and the window. docs/plans.md says what each algorithm keeps. A rule without a Cost,
+// Settle or Fallback gets that of the declared rule of the same name, so that rules in text
+// do not lose what only code can say. A set that leaves such a rule out is an error.
 func Change(l *limit.Limiter, sets ...limit.RuleSet) error { return change(l, sets...) }

@@ -125,6 +125,10 @@ func TestPeekAndResetOfRules(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, int64(20), got.Remaining)
 
+			_, err = operate.Peek(t.Context(), limiter, "all", "everyone", "alice", "")
+			assert.ErrorContains(t, err, `rule "everyone" of policy "all" is global, and has no key "alice": write ""`)
+			assert.ErrorContains(t, operate.Reset(t.Context(), limiter, "all", "everyone", "alice"), "is global")
+
 			_, err = operate.Peek(t.Context(), limiter, "al", "log", "alice", "")
 			assert.ErrorContains(t, err, `no policy "al", or its route has had no request: there are all`)
 			assert.ErrorContains(t, operate.Reset(t.Context(), limiter, "all", "lo", "alice"), `has no rule "lo": write one of log, bucket`)

@@ -206,7 +206,7 @@ func refusalWords() []attribute {
 				}
 			}},
 		{word: refuse, doc: "what happens to a request that the rule refuses", again: true,
-			values: []string{"429", "503", "redirect", "degrade", "mark", "wait"},
+			values: refusals,
 			read:   func(d *draft) error { return d.OnRefusal.read(d.text) },
 			write:  func(r *Rule, _ *core.Quota) []string { return r.OnRefusal.words() },
 			check:  checkRefusal,

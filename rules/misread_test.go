@@ -14,16 +14,31 @@ import (
 	"github.com/routelimit/limit/internal/grammar"
 )
 
+// others are the names of algorithms.
+var others = []string{"sliding-log", "fixed-window", "sliding-cells", "sliding-counter", "token-bucket",
+	"leaky-bucket", "queue", "concurrency", "ban", "distinct"}
+
+// wanted returns what an error wants after a rule, but for words that may not follow. Keyed
+// is whether another part of a key may.
+func wanted(keyed bool, without ...string) string {
+	all := append(slices.Clone(others), "aligned", "zone", "cells", "burst", "missing", "empty", "wait", "cost", "settle",
+		"on-error", "refuse", "message", "shadow", "enforced", "replaces", "hidden", "attempts", "plan", "reserve", "exempt")
+	all = slices.DeleteFunc(all, func(word string) bool { return slices.Contains(without, word) })
+	want := "one of " + strings.Join(all, ", ") + `, or ";" and another rule`
+	if keyed {
+		want = `"and" or "or" and another key, ` + want
+	}
+	return want
+}
+
 func TestMisread(t *testing.T) {
 	const (
 		slash  = "the slash without spaces around it: write "
-		comma  = `";" before another rule, or "and" or "or" before another key, instead of ","`
+		comma  = `";" before another rule, or "and" or "or" between two keys, instead of ","`
 		count  = `a count and a window, such as "5/2s"`
 		window = "a window such as 2s, 1m, 1h or 1d right after the slash"
 		per    = `"per" and a key such as ip or user, or "global"`
-		more   = `"and" or "or" and another key, one of sliding-log, fixed-window, sliding-cells, sliding-counter, ` +
-			`token-bucket, leaky-bucket, queue, concurrency, ban, distinct, aligned, zone, cells, burst, missing, empty, wait, cost, settle, on-error, refuse, message, shadow, enforced, replaces, hidden, attempts, plan, reserve, exempt, or ";" and another rule`
-		key = "a key: ip, user, header NAME, cookie NAME, query NAME, path NAME, or several of them with and, or and parentheses"
+		key    = "a key: ip, user, header NAME, cookie NAME, query NAME, path NAME, or several of them with and, or and parentheses"
 	)
 	tests := []struct {
 		text        string
@@ -113,7 +128,7 @@ func TestMisread(t *testing.T) {
 		{"5/2s per (user ip)", 15, "ip", `"and" or "or" and another key, or ")"`},
 		{"5/2s per (ip;", 12, ";", `"and" or "or" and another key, or ")"`},
 
-		{"5/2s per ip per user", 12, "per", more},
+		{"5/2s per ip per user", 12, "per", wanted(true)},
 		{"5/2s per ip, user", 9, "ip,", comma},
 		{"5/1m per ip, 10/1h per ip", 9, "ip,", comma},
 		{"5/1m per ip,10/1h per ip", 9, "ip,10/1h", comma},
@@ -124,12 +139,12 @@ func TestMisread(t *testing.T) {
 		{"5/1m per ip queue, 10/1h per ip", 12, "queue,", comma},
 		{"5/1m per ip queue burst 5, 10/1h per ip", 24, "5,", comma},
 		{"5/1m per ip queue burst 1,000", 24, "1,000", "a number after burst, such as 10"},
-		{"5/1m per header X-Org, 10/1h per ip", 23, "10/1h", wantWord()},
-		{"5/2s per ip)", 11, ")", more},
-		{"5/2s per ip silent", 12, "silent", more},
-		{"5/2s global 5/2s per ip", 12, "5/2s", more},
-		{"5/2s global or ip", 12, "or", more},
-		{"1/s global\n5/2s per ip 3", 23, "3", more},
+		{"5/1m per header X-Org, 10/1h per ip", 23, "10/1h", wanted(true)},
+		{"5/2s per ip)", 11, ")", wanted(true)},
+		{"5/2s per ip silent", 12, "silent", wanted(true)},
+		{"5/2s global 5/2s per ip", 12, "5/2s", wanted(false)},
+		{"5/2s global or ip", 12, "or", wanted(false)},
+		{"1/s global\n5/2s per ip 3", 23, "3", wanted(true)},
 
 		{"5/s per (((((((((ip)))))))))", 16, "(", "at most 8 nested parentheses"},
 		{"5/s per " + strings.Repeat("(", 1<<20), 16, "(", "at most 8 nested parentheses"},
@@ -160,7 +175,7 @@ func TestMisreadAttributes(t *testing.T) {
 		ofACells     = "the number of cells, 2 to 60"
 		afterOnError = "local, allow, refuse after on-error"
 		afterRefuse  = "429, 503, redirect, degrade, mark or wait after refuse"
-		oneOutcome   = "one of 429, 503, redirect, degrade and mark"
+		oneOutcome   = "only one of 429, 503, redirect, degrade or mark"
 		location     = "a path such as /busy, or an http or https URL, after redirect"
 		percentage   = "the percentage of keys, 1 to 99, after enforced"
 	)
@@ -169,8 +184,10 @@ func TestMisreadAttributes(t *testing.T) {
 		offset      int
 		found, want string
 	}{
-		{"5/1s per ip token", 12, "token", wantWord()},
-		{"5/1s per ip queue Burst 5", 18, "Burst", wantWord()},
+		{"5/1s per ip token", 12, "token", wanted(true) + ": did you mean token-bucket?"},
+		{"5/1s per ip queue Burst 5", 18, "Burst", wanted(false, append(others, "aligned", "zone", "cells", "missing", "empty")...) + ": did you mean burst?"},
+		{"5/1s per ip distinct query a hiden", 29, "hiden", wanted(true, append(others, "aligned", "zone", "cells", "burst", "missing", "empty", "wait")...) + ": did you mean hidden?"},
+		{"5/1s per ip hidden attempts hiden", 28, "hiden", wanted(false, "hidden", "attempts")},
 		{"5/1s per ip burst", 17, "", afterBurst},
 		{"5/1s per ip burst;", 17, ";", afterBurst},
 		{"5/1s per ip burst 0", 18, "0", afterBurst},
@@ -210,7 +227,7 @@ func TestMisreadAttributes(t *testing.T) {
 		{"5/1s per ip refuse wait 0s", 24, "0s", "a wait of at least 1ms"},
 		{"5/1s per ip refuse wait 1s refuse wait 1s", 34, "wait", `one "refuse wait"`},
 		{"5/1s per ip refuse wait 1s waiters 0", 35, "0", "how many may wait for one key, such as 50"},
-		{"5/1s per ip refuse 429 waiters 5", 23, "waiters", wantWord()},
+		{"5/1s per ip refuse 429 waiters 5", 23, "waiters", wanted(false)},
 		{"5/1s per ip shadow shadow", 19, "shadow", once},
 		{"5/1s per ip shadow enforced 100", 28, "100", percentage},
 		{"5/1s per ip shadow enforced 0", 28, "0", percentage},
@@ -241,7 +258,7 @@ func TestMisreadAttributes(t *testing.T) {
 		{"5/day per ip zone Mars/Olympus", 18, "Mars/Olympus", noSuch},
 		{"5/day per ip zone ../../../etc/passwd", 18, "../../../etc/passwd", noSuch},
 		{"5/day per ip zone " + strings.Repeat("x", 1<<20), 18, strings.Repeat("x", 1<<20), noSuch},
-		{"5/day per ip zone UTC or user", 22, "or", wantWord()},
+		{"5/day per ip zone UTC or user", 22, "or", wanted(false, append(others, "zone", "cells", "burst", "missing", "empty", "wait")...)},
 
 		{"5/1m per ip burst 10", 12, "burst", bursts + "(this rule is sliding-log, the default)"},
 		{"5/1m per ip sliding-log burst 10", 24, "burst", bursts + "(this rule is sliding-log)"},
@@ -275,7 +292,7 @@ func TestMisreadText(t *testing.T) {
 		"5/2s per ip\n\n  3/2x global\n": `limit: line 3, column 6 of "  3/2x global": found "x", want a unit such as s, m, h or d
 	  3/2x global
 	     ^`,
-		"5/s per query naïve/ключ\tip": `limit: column 26 of "5/s per query naïve/ключ ip": found "ip", want ` + wantWord() + `
+		"5/s per query naïve/ключ\tip": `limit: column 26 of "5/s per query naïve/ключ ip": found "ip", want ` + wanted(true) + `
 	5/s per query naïve/ключ ip
 	                         ^`,
 		"5/2s": `limit: column 5 of "5/2s": found the end, want "per" and a key such as ip or user, or "global"
@@ -284,12 +301,12 @@ func TestMisreadText(t *testing.T) {
 		" 5/2s\n": `limit: column 6 of " 5/2s": found the end of the line, want "per" and a key such as ip or user, or "global"
 	 5/2s
 	     ^`,
-		"1/s global \x1b[31m\x00": `limit: column 12 of "1/s global  [31m ": found "\x1b[31m\x00", want ` + wantWord() + `
+		"1/s global \x1b[31m\x00": `limit: column 12 of "1/s global  [31m ": found "\x1b[31m\x00", want ` + wanted(false) + `
 	1/s global  [31m 
 	           ^`,
 		"1/s per query " + strings.Repeat("é", 500) + " " + strings.Repeat("x", 500): `limit: column 516 of "…` +
 			strings.Repeat("é", 29) + ` ` + strings.Repeat("x", 60) + `…": found "` + strings.Repeat("x", 60) +
-			`…", want ` + wantWord() + "\n\t…" +
+			`…", want ` + wanted(true) + "\n\t…" +
 			strings.Repeat("é", 29) + ` ` + strings.Repeat("x", 60) + "…\n\t" + strings.Repeat(" ", 31) + "^",
 	} {
 		_, err := Parse(text)

@@ -206,7 +206,7 @@ func (s *Set) readWith(r *grammar.Reader) error {
 		return err
 	}
 	s.with, s.withAt = append(s.with, New(ScopeNamed, name, nil)), append(s.withAt, at)
-	return r.EndOfRule(`";" and another rule, since with names one policy`)
+	return r.EndOfRule(func(string) string { return `";" and another rule, since with names one policy` })
 }
 
 // misread returns an error of the grammar as one of the text of s.
@@ -228,6 +228,9 @@ type draft struct {
 	values KeyResolver // of Distinct
 	begins bool        // empty
 	shadow Shadow
+
+	seen  map[string]bool // the kinds of the words so far
+	keyed bool            // whether the last of them is that of a key
 }
 
 // readRule reads a rule and the ";" or line break after it.
@@ -241,7 +244,7 @@ func readRule(r *grammar.Reader, f *Functions) (Rule, error) {
 	if err := d.attributes(&h); err != nil {
 		return Rule{}, err
 	}
-	return d.Rule, r.EndOfRule(wantWord())
+	return d.Rule, r.EndOfRule(d.wants)
 }
 
 // attributes reads the words after the key, in any order.
@@ -251,34 +254,35 @@ func (d *draft) attributes(h *grammar.Head) error {
 		at int
 	}
 	var read []place
-	seen := make(map[string]bool)
+	d.seen, d.keyed = make(map[string]bool), h.Key.Kind != grammar.Global
 	for {
 		a := attributeOf(d.text.Peek())
 		if a == nil {
 			break
 		}
 		kind := a.kindOf()
-		if seen[kind] && !a.again {
+		if d.seen[kind] && !a.again {
 			return d.text.Errorf("each word once, and one algorithm")
 		}
-		seen[kind] = true
+		d.seen[kind] = true
 		read = append(read, place{a, d.text.At})
+		d.keyed = a.word == core.Distinct.String()
 		d.text.Next()
 		if err := a.read(d); err != nil {
 			return err
 		}
 	}
-	if err := d.calendar(h, seen[algorithm]); err != nil {
+	if err := d.calendar(h, d.seen[algorithm]); err != nil {
 		return err
 	}
 	d.Algorithm = algorithmOf(&d.quota, d.values)
 	for _, a := range read {
 		end := d.text.At
-		if d.text.At = a.at; a.beside != "" && !seen[a.beside] {
+		if d.text.At = a.at; a.beside != "" && !d.seen[a.beside] {
 			return d.text.Errorf("%s beside %s: write %s %[2]s, or leave it out", a.beside, a.word, a.beside)
 		}
 		if !d.quota.Algorithm.Fields().Has(a.fields) {
-			return d.misplaced(a.fields, seen[algorithm])
+			return d.misplaced(a.fields, d.seen[algorithm])
 		}
 		d.text.At = end
 	}
@@ -344,15 +348,34 @@ func (a *attribute) kindOf() string {
 	return a.word
 }
 
-// wantWord returns what errors want after a key.
-func wantWord() string {
+// wants returns what an error wants instead of a word after a rule.
+func (d *draft) wants(found string) string {
 	var words []string
 	for _, a := range table() {
-		if a.word != "" {
+		if a.word != "" && d.may(&a) {
 			words = append(words, a.word)
 		}
 	}
-	return `"and" or "or" and another key, one of ` + strings.Join(words, ", ") + `, or ";" and another rule`
+	want := "one of " + strings.Join(words, ", ") + `, or ";" and another rule`
+	if d.keyed {
+		want = `"and" or "or" and another key, ` + want
+	}
+	if word := grammar.Nearest(found, words); word != "" {
+		want += ": did you mean " + word + "?"
+	}
+	return want
+}
+
+// may reports whether an attribute may follow the words so far.
+func (d *draft) may(a *attribute) bool {
+	named := d.seen[algorithm] || d.quota.Calendar.Zone != nil
+	switch {
+	case a.kind == algorithm:
+		return !named
+	case named && !d.quota.Algorithm.Fields().Has(a.fields):
+		return false
+	}
+	return a.again || !d.seen[a.kindOf()]
 }
 
 func readZone(d *draft) error {

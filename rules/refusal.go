@@ -179,6 +179,9 @@ func locationProblem(location string) string {
 
 const refuse = "refuse" // the word before each clause of a Refusal
 
+// refusals are the words that begin a clause, after refuse.
+var refusals = []string{"429", "503", "redirect", "degrade", "mark", "wait"}
+
 // maxWaiters is the largest number after waiters.
 const maxWaiters = 1_000_000
 
@@ -196,17 +199,13 @@ func (r *Refusal) words() []string {
 // read reads a clause after the word refuse.
 func (r *Refusal) read(text *grammar.Reader) (err error) {
 	word := text.Peek()
-	switch word {
-	case "429", "503", "redirect", "degrade", "mark":
-		if r.hasOutcome() {
-			return text.Errorf("one of 429, 503, redirect, degrade and mark")
-		}
-	case "wait":
-		if r.Wait != 0 {
-			return text.Errorf(`one "refuse wait"`)
-		}
-	default:
-		return text.Errorf("429, 503, redirect, degrade, mark or wait after refuse")
+	switch {
+	case !slices.Contains(refusals, word):
+		return text.Errorf("%s after refuse", grammar.OneOf(refusals))
+	case word == "wait" && r.Wait != 0:
+		return text.Errorf(`one "refuse wait"`)
+	case word != "wait" && r.hasOutcome():
+		return text.Errorf("only one of %s", grammar.OneOf(refusals[:len(refusals)-1]))
 	}
 	text.Next()
 	switch word {
@@ -254,7 +253,7 @@ func (r *Refusal) UnmarshalText(text []byte) error {
 		}
 	}
 	if reader.Peek() != "" {
-		return set.misread(reader.Errorf("the end, or refuse and 429, 503, redirect, degrade, mark or wait"))
+		return set.misread(reader.Errorf("the end, or refuse and %s", grammar.OneOf(refusals)))
 	}
 	var errs []error
 	for _, problem := range read.problems() {

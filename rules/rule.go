@@ -30,7 +30,7 @@ type Rule struct {
 	// means the key and the window, such as "per-ip-2s", or the key and the calendar's
 	// unit, such as "per-user-month". For Concurrency, Ban and Distinct it means the
 	// key and the algorithm, such as "per-user-concurrency". A rule keeps its state
-	// when its limit changes and, under a Name of its own, when its window changes.
+	// as long as it keeps its name: a default name changes with the key and the window.
 	Name string
 
 	// Key says which requests share the quota.
@@ -48,8 +48,8 @@ type Rule struct {
 	Window time.Duration
 
 	// Algorithm is how units are counted, with the options that it takes, such as
-	// TokenBucket{Burst: 5}. Nil means [SlidingLog]. A rule that changes its kind needs
-	// another Name, since one algorithm cannot read the state of another.
+	// TokenBucket{Burst: 5}. Nil means [SlidingLog]. A rule that changes its algorithm keeps
+	// what was spent, except to and from [Concurrency], [Ban] and [Distinct].
 	Algorithm Algorithm
 
 	// OnStoreError is what the rule does while the store is unavailable. The zero

@@ -43,8 +43,8 @@ logs of nginx, Apache, Caddy, Traefik, Envoy, HAProxy, AWS ALB and Cloudflare, a
 lines, plain or compressed with gzip or zstd. LOG is a file, a pattern such as
 "access.log*", or - for the standard input. Files may be given in any order.
 
-A request meets one policy of the file, by its route. Rule sets that code puts around
-or behind it are not replayed.
+A request meets the policy of its route, and those that it is "with" in the file. Rule
+sets that code puts around or behind it are not replayed.
 
 The report lists addresses of clients. Keep it as you keep the logs.
 

@@ -6,7 +6,7 @@ import (
 )
 
 // interruptible returns an input that ends with a context, although a read of it may wait
-// for ever: from a terminal, or a pipe whose writer is silent. What was read until then is
+// forever: from a terminal, or a pipe whose writer is silent. What was read until then is
 // decided.
 func interruptible(ctx context.Context, from io.Reader) io.Reader {
 	read, write := io.Pipe()

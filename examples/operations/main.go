@@ -39,9 +39,10 @@ func serve(ctx context.Context, client *redis.Client, token string) (service, op
 	more := overrides.New(ctx, documents, nil)
 	metrics := prometheus.NewRegistry()
 	limiter := limit.New(redisstore.New(client, &redisstore.Options{Prefix: prefix}), &limit.Options{
-		Bar:      bans.Bar,
-		Override: more.Limit,
-		Observe:  promlimit.Observe(metrics),
+		Instances: 1, // processes that share this Redis
+		Bar:       bans.Bar,
+		Override:  more.Limit,
+		Observe:   promlimit.Observe(metrics),
 	})
 	promlimit.Watch(metrics, limiter)
 	context.AfterFunc(ctx, feed.Publish(limiter, client, &feed.Options{Prefix: prefix}))

@@ -136,14 +136,14 @@ func Quote(text string) string {
 }
 
 // EndOfRule reads the ";" or line break after a rule, which the last one need not have.
-// want says what else may stand there.
-func (r *Reader) EndOfRule(want string) error {
-	switch r.Peek() {
+// want says what else may stand there instead of a word.
+func (r *Reader) EndOfRule(want func(found string) string) error {
+	switch word := r.Peek(); word {
 	case "":
 	case ";", "\n":
 		r.At++
 	default:
-		return r.Unexpected(want)
+		return r.Unexpected(want(word))
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func (r *Reader) Errorf(want string, args ...any) error {
 func (r *Reader) Unexpected(want string) error {
 	before, after, found := strings.Cut(r.Peek(), ",")
 	if found && (leading(before, isDigit) == "" || leading(after, isDigit) == "") {
-		want = `";" before another rule, or "and" or "or" before another key, instead of ","`
+		want = `";" before another rule, or "and" or "or" between two keys, instead of ","`
 	}
 	return r.Errorf("%s", want)
 }

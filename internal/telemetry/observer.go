@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -40,7 +41,7 @@ type Observer struct {
 // A policy has the metrics of one policy.
 type policy struct {
 	name     string
-	requests [5][modeCount]atomic.Pointer[Counting] // by the index of the result
+	requests [len(results)][modeCount]atomic.Pointer[Counting] // by the index in results
 	returns  atomic.Pointer[Counting]
 	rules    atomic.Pointer[[]*rule] // by the index of the rule, as last seen
 	others   sync.Map                // of *rule by name
@@ -113,7 +114,7 @@ func (o *Observer) decided(d *limit.Decision) {
 	if c := p.requests[result][mode].Load(); c != nil {
 		(*c).Inc()
 	} else { // the words of the labels cost time too
-		o.inc(&p.requests[result][mode], Requests, p.name, Values["result"][result], core.Mode(mode).String())
+		o.inc(&p.requests[result][mode], Requests, p.name, results[result], core.Mode(mode).String())
 	}
 	if d.Latency > 0 { // it was measured
 		to := o.latency[mode].Load()
@@ -125,11 +126,11 @@ func (o *Observer) decided(d *limit.Decision) {
 		(*to).Observe(d.Latency.Seconds())
 	}
 	if d.Waited > 0 {
-		o.to.Histogram(Waits, p.name, Values["result"][result]).Observe(d.Waited.Seconds())
+		o.to.Histogram(Waits, p.name, results[result]).Observe(d.Waited.Seconds())
 	}
 }
 
-// resultOf returns what the caller met, as an index of Values["result"]. It spares
+// resultOf returns what the caller met, as an index of results. It spares
 // decisions that were admitted the copy of a Decision that a method costs.
 func resultOf(d *limit.Decision, marked bool) int {
 	switch {
@@ -138,13 +139,7 @@ func resultOf(d *limit.Decision, marked bool) int {
 	case d.Allowed:
 		return 0
 	}
-	switch d.Outcome() {
-	case "redirected":
-		return 2
-	case "degraded":
-		return 3
-	}
-	return 1
+	return max(1, slices.Index(results[:], d.Outcome()))
 }
 
 func verdict(pair *operate.Comparison) string {

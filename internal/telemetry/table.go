@@ -28,11 +28,14 @@ type Metric struct {
 // Values has the values of the labels that do not name a policy or a rule. Policies and
 // rules are words of the program: clients choose no label.
 var Values = map[string][]string{
-	"result":  {"admitted", "refused", "redirected", "degraded", "marked"},
+	"result":  results[:],
 	"mode":    modes(),
 	"verdict": {"both_admit", "both_refuse", "only_new_refuses", "only_old_refuses"},
 	"kind":    {Undecided, Unsettled, LeaseLost},
 }
+
+// results are those of the words of [limit.Decision.Outcome] that a decision has at first.
+var results = [...]string{"admitted", "refused", "redirected", "degraded", "marked"}
 
 // Kinds of errors.
 const (

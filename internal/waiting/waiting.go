@@ -16,8 +16,8 @@
 // Units of some quotas come back at any time, given back by other processes. The first
 // waiter of such a queue asks about every 100 ms, which is all that it costs the store.
 //
-// Higher classes come first, and the earliest within a class. So that none waits for
-// ever, the earliest waiter of a queue becomes the first of all classes after it was
+// Higher classes come first, and the earliest within a class. So that none waits
+// forever, the earliest waiter of a queue becomes the first of all classes after it was
 // overtaken [Overtakes] times: see [Waiter].Class.
 package waiting
 

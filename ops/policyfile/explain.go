@@ -232,10 +232,7 @@ func (unsent) WriteHeader(int)             {}
 
 // refused says what a request meets that a rule refuses.
 func (e *explanation) refused(rule *limit.Rule) string {
-	r := rule.OnRefusal
-	if r.Status == 0 && r.Wait == 0 && r.Redirect == "" && !r.Degrade && !r.Mark {
-		r = e.options.OnRefusal
-	}
+	r := rule.Refusal(e.options.OnRefusal)
 	text := "answered with 429"
 	switch {
 	case rule.Shadow != nil && rule.Shadow.Enforced == 0:

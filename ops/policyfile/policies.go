@@ -137,7 +137,7 @@ func ruleErrors(err error) (all []*rules.Error) {
 // refuse reads what refused requests meet, and applies it if the rules are valid.
 func (d *decoder) refuse(p *policy, n *yaml.Node, valid bool) {
 	if n.Tag != tagText && n.Tag != tagNumber { // 429
-		d.wrong(placeOf(n), "refuse is a text, and not %s: write 429, 503, redirect, degrade, mark or wait", kind(n))
+		d.wrong(placeOf(n), "refuse is a text, and not %s: write what a rule says after refuse, such as 503 or wait 2s", kind(n))
 		return
 	}
 	var refusal limit.Refusal

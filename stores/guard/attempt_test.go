@@ -72,7 +72,7 @@ func TestProbeFailsHalfway(t *testing.T) {
 }
 
 // TestPanicLeaves checks that a store that panics in a probe does not keep the
-// breaker open for ever.
+// breaker open forever.
 func TestPanicLeaves(t *testing.T) {
 	s, f, now := guarded(1, 0)
 	f.fail(errDown)

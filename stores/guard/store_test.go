@@ -112,7 +112,7 @@ func TestStore(t *testing.T) {
 		storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
 			s, f, now := guarded(1, 0)
 			f.fail(errDown)
-			s.breaker.until.Store(probing) // for ever
+			s.breaker.until.Store(probing) // forever
 			test(t, storetest.Harness{Store: &alone{s, t}, SetTime: now.Store})
 			assert.Zero(t, f.asked.Load())
 		})

@@ -18,7 +18,7 @@ import (
 //
 // Units of keys that have entries do not make the overflow quota shared for
 // longer. So it is free a window after there is room again, however many keys
-// come. Otherwise a steady stream of new keys would keep it shared for ever.
+// come. Otherwise a steady stream of new keys would keep it shared forever.
 //
 // In a bucket or a queue, units do not expire one by one: a unit refills after the
 // units that were taken before it. So an entry of a key that leaves such an

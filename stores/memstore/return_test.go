@@ -46,7 +46,7 @@ func TestRemembersReturns(t *testing.T) {
 			take(t, s, core.Charge{Rule: "yet another", Key: fmt.Sprint(i), Quota: core.Quota{Limit: 1, Window: 1_000}, Cost: 1})
 		}
 		if s.entryOf("policy", c) != nil {
-			t.Errorf("%v: remembered for ever", a)
+			t.Errorf("%v: remembered forever", a)
 		}
 	}
 }

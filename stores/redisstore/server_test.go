@@ -102,7 +102,7 @@ func TestServerIsTheSame(t *testing.T) {
 }
 
 // TestServerFarAway has a server that answers one question within the timeout, but
-// not two. A failure must not keep the store from it for ever.
+// not two. A failure must not keep the store from it forever.
 func TestServerFarAway(t *testing.T) {
 	proxy := faultproxy.Start(t, redistest.Real(t).Options().Addr)
 	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true}))
