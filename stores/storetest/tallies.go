@@ -77,3 +77,40 @@ func Tallies(t *testing.T, h Harness, n int) {
 		}
 	}
 }
+
+// told tests that what one algorithm admits counts for another one: what was spent before that
+// one comes, and each unit from then on, from when it was taken.
+func told() (tests []namedTest) {
+	for _, one := range core.Algorithms() {
+		for _, other := range core.Algorithms() {
+			if counts(one) && counts(other) && !one.Alike(other) {
+				tests = append(tests, namedTest{fmt.Sprint(one, " and ", other), func(t *testing.T, h Harness) {
+					tellEachOther(t, h, plainQuota(one, 10, 10*sec), plainQuota(other, 10, 10*sec))
+				}})
+			}
+		}
+	}
+	return tests
+}
+
+func tellEachOther(t *testing.T, h Harness, one, other core.Quota) {
+	left := func(at int64, q core.Quota, cost, spent int64) {
+		t.Helper()
+		h.SetTime(starts[0] + at)
+		d := take(t, h, "policy", core.Charge{Rule: "r", Key: "k", Quota: q, Cost: cost})
+		require.True(t, d.Allowed)
+		require.Equal(t, q.Capacity()-spent, first(d).Remaining, "%v, %v after the start", q.Algorithm, core.Duration(at))
+	}
+	left(0, one, 6, 6)
+	left(0, other, 1, 7)
+	left(0, one, 2, 9)
+	left(0, other, 0, 9)
+	if other.Algorithm == core.SlidingLog {
+		h.SetTime(starts[0] + 5*sec)
+		require.True(t, take(t, h, "policy", core.Charge{Rule: "r", Key: "k", Quota: one, Cost: 1}).Allowed)
+		left(10*sec-1, other, 0, 10)
+		left(10*sec, other, 0, 1)
+		left(15*sec-1, other, 0, 1)
+		left(15*sec, other, 0, 0)
+	}
+}
