@@ -81,6 +81,7 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 		{"Edges", edges()},
 		{"Leases", leases()},
 		{"Returns", returns()},
+		{"Told", told()},
 		{"Names", names()},
 		{"Calls", calls()},
 		{"Concurrent", concurrent()},

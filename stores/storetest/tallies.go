@@ -16,8 +16,9 @@ import (
 // units are owed and given back. The first two requests are of two algorithms, so that the
 // key has tallies; before that, a store and package core may differ in what they forget.
 func Tallies(t *testing.T, h Harness, n int) {
-	for life := range n {
-		random := rand.New(rand.NewPCG(31, uint64(life)))
+	seed := uint64(environment(t, "LIMIT_SEED", 31))
+	for life := range environment(t, "LIMIT_SCHEDULES", n) {
+		random := rand.New(rand.NewPCG(seed, uint64(life)))
 		v := &versions{random: random}
 		all := core.Algorithms()
 		var versions []core.Quota
@@ -76,4 +77,52 @@ func Tallies(t *testing.T, h Harness, n int) {
 			}
 		}
 	}
+}
+
+// told tests that what one algorithm admits counts for another one: what was spent before that
+// one comes, and each unit from then on, from when it was taken.
+func told() (tests []namedTest) {
+	for _, one := range core.Algorithms() {
+		for _, other := range core.Algorithms() {
+			if counts(one) && counts(other) && !one.Alike(other) {
+				tests = append(tests, namedTest{fmt.Sprint(one, " and ", other), func(t *testing.T, h Harness) {
+					tellEachOther(t, h, plainQuota(one, 10, 10*sec), plainQuota(other, 10, 10*sec))
+				}})
+			}
+		}
+	}
+	return tests
+}
+
+func tellEachOther(t *testing.T, h Harness, one, other core.Quota) {
+	key := "k"
+	left := func(at int64, q core.Quota, cost, spent int64) {
+		t.Helper()
+		h.SetTime(starts[0] + at)
+		d := take(t, h, "policy", core.Charge{Rule: "r", Key: key, Quota: q, Cost: cost})
+		require.True(t, d.Allowed)
+		require.Equal(t, q.Capacity()-spent, first(d).Remaining, "%v, %v after the start", q.Algorithm, core.Duration(at))
+	}
+	all := core.Algorithms()
+	third := all[slices.IndexFunc(all, func(a core.Algorithm) bool {
+		return counts(a) && !a.Alike(one.Algorithm) && !a.Alike(other.Algorithm)
+	})]
+	left(0, one, 6, 6)
+	left(0, other, 1, 7)
+	left(0, plainQuota(third, 10, 10*sec), 1, 8)
+	left(0, one, 2, 10)
+	left(0, plainQuota(third, 10, 10*sec), 0, 10)
+	left(0, other, 0, 10)
+	if other.Algorithm != core.SlidingLog {
+		return
+	}
+	left(10*sec-1, other, 0, 10)
+	left(10*sec, other, 0, 0)
+
+	key = "of which units were known when the log came"
+	h.SetTime(starts[0])
+	left(0, one, 6, 6)
+	left(5*sec, other, 1, 7)
+	left(11*sec, other, 0, 1)
+	left(15*sec, other, 0, 0)
 }

@@ -336,16 +336,19 @@ func (v *versions) values(q *core.Quota, list []taken) int64 {
 
 // capacity returns the most units that may be missing at the highest rate, one more for
 // parts that were rounded. Units of a fast queue take little time of the queue of a slow
-// version, so that of each may be full beside the others.
+// version, so that of each may be full beside the others. Of several algorithms, one with
+// windows may admit two limits around the end of a window, and another one its own before it
+// comes.
 func (v *versions) capacity() (most int64) {
 	for _, q := range v.quotas {
-		if v.mixed {
-			most += 2 * q.Capacity()
-		} else if q.Queues() {
+		if q.Queues() && !v.mixed {
 			most += q.Capacity()
 		} else {
 			most = max(most, q.Capacity())
 		}
+	}
+	if v.mixed {
+		most *= 3
 	}
 	return most + 1
 }
@@ -399,9 +402,7 @@ func (v *versions) enough() {
 	tightest := slices.MinFunc(alone, func(a, b *lone) int { return cmp.Compare(a.units, b.units) })
 	var constant int64
 	for _, q := range v.quotas {
-		if constant = max(constant, q.Capacity()+2); v.mixed {
-			constant += q.Capacity()
-		}
+		constant = max(constant, q.Capacity()+2)
 	}
 	if slices.ContainsFunc(v.quotas, func(q core.Quota) bool { return q.Algorithm == core.FixedWindow }) { // what a window has above its limit counts in the next
 		constant += tightest.units / 8

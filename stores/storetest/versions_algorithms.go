@@ -10,8 +10,7 @@ import (
 )
 
 // Algorithms draws n random schedules in which two to four versions of a rule charge one key,
-// and at least two of them with different algorithms: see [Versions], which has the
-// balancers and the promises.
+// with two algorithms or more: see [Versions], which has the balancers and the promises.
 //
 // Algorithms whose units are no units of the others are left out: leases, strikes, values.
 func Algorithms(t *testing.T, h Harness, seed uint64, n int) {
@@ -49,7 +48,11 @@ func newAlgorithms(t *testing.T, h Harness, seed uint64, number int) *versions {
 	}
 	v.quotas = append(v.quotas, v.ofAlgorithm(other, limit, window))
 	for range random.IntN(3) {
-		v.quotas = append(v.quotas, v.another(pick(random, v.quotas)))
+		more := v.another(pick(random, v.quotas))
+		if random.IntN(2) == 0 {
+			more = v.ofAlgorithm(pick(random, all), base.Limit, base.Window)
+		}
+		v.quotas = append(v.quotas, more)
 	}
 	for i := range v.quotas {
 		q := &v.quotas[i]
