@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -317,17 +319,26 @@ func TestLayersAroundFailures(t *testing.T) {
 	assert.EqualValues(t, 98, left(t, l, "outer", "global-1h", ""))
 }
 
-// An unreturning is a store whose returns fail.
+// An unreturning is a store whose returns fail, perhaps after some calls, or give nothing.
 type unreturning struct {
 	core.Store
 	returns error
+	most    int // calls that succeed, if it is not 0
+	nothing bool
 }
 
 func (s *unreturning) Guarded() bool { return true }
 
 func (s *unreturning) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
-	if s.returns != nil {
+	switch {
+	case s.returns != nil:
 		return nil, s.returns
+	case s.nothing:
+		return make([]core.Returned, len(returns)), nil
+	case s.most > 0:
+		if s.most--; s.most == 0 {
+			s.returns = errors.New("no answer")
+		}
 	}
 	return s.Store.Return(ctx, returns)
 }
@@ -399,4 +410,141 @@ func TestNoticeOfTwiceRefused(t *testing.T) {
 	lines := book.Lines()
 	require.Len(t, lines, 1)
 	assert.Contains(t, lines[0], "code=LIMIT-102")
+}
+
+// TestLayersTryAgain has middleware between two sets send a request that was refused to
+// another set. If that serves it, the outer set is charged after all.
+func TestLayersTryAgain(t *testing.T) {
+	for name, second := range map[string]limit.Rule{
+		"admitted": {Key: limit.Everyone, Limit: 1000, Window: time.Hour},
+		"degraded": {Key: limit.Everyone, Limit: 1, Window: time.Hour, OnRefusal: limit.Refusal{Degrade: true}},
+		"exempt":   {Key: limit.Everyone, Limit: 1, Window: time.Hour, Exempt: []string{"ip 192.0.2.0/24"}}, // of httptest
+		"refused":  {Key: limit.Everyone, Limit: 4, Window: time.Hour},
+	} {
+		var seen []string
+		served, l := 0, limit.New(nil, &limit.Options{Observe: func(_ *http.Request, d limit.Decision, _ error) {
+			if d.Policy == "outer" {
+				seen = append(seen, d.Outcome())
+			}
+		}})
+		full := bound(t, l, limit.Named("full", limit.Rule{Key: limit.Everyone, Limit: 1, Window: time.Hour})).Handler(ok200)
+		other := bound(t, l, limit.Named("other", second)).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
+		outer := bound(t, l, limit.Named("outer", limit.Global(time.Hour, 100),
+			limit.Rule{Name: "values", Key: limit.ByIP, Limit: 90, Window: time.Hour, Algorithm: limit.Distinct{Values: limit.ByHeader("V")}}))
+		h := outer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			full.ServeHTTP(unsent{w}, r)
+			if w.Header().Get("Retry-After") != "" {
+				other.ServeHTTP(w, r)
+			}
+		}))
+		for i := range 10 {
+			r := httptest.NewRequest("GET", "/", nil)
+			r.Header.Set("V", fmt.Sprint(i))
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		want := map[string]int{"refused": 4}[name]
+		if name != "refused" {
+			want = 9
+		}
+		assert.Equal(t, want, served, name)
+		assert.EqualValues(t, 99-want, left(t, l, "outer", "global-1h", ""), name)
+		assert.EqualValues(t, 89-want, left(t, l, "outer", "values", "192.0.2.1"), name)
+		assert.Equal(t, []string{"admitted", "admitted", "given back", "admitted"}, seen[:4], name)
+	}
+}
+
+// An unsent writer discards an answer, but not its header.
+type unsent struct{ http.ResponseWriter }
+
+func (unsent) WriteHeader(int)             {}
+func (unsent) Write(p []byte) (int, error) { return len(p), nil }
+
+// TestLayersNotGivenBack has a store give back nothing, or only a part before it fails:
+// observers see what happened to each set, and the headers that are alike are told apart.
+func TestLayersNotGivenBack(t *testing.T) {
+	store := &unreturning{Store: memstore.New(nil)}
+	var seen []string
+	l := limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler), Observe: func(_ *http.Request, d limit.Decision, err error) {
+		if d.GivenBack || err != nil {
+			seen = append(seen, fmt.Sprint(d.Policy, " ", err == nil))
+		}
+	}})
+	named := func(name string, n int) *limit.Policy {
+		list := make([]limit.Rule, n)
+		for i := range list {
+			list[i] = limit.Global(time.Duration(i+1)*time.Hour, 100)
+		}
+		return bound(t, l, limit.Named(name, list...))
+	}
+	inner := bound(t, l, limit.Named("inner", limit.Global(time.Hour, 1))).Handler(ok200)
+	h := named("first", 9).Middleware(named("second", 9).Middleware(named("third", 9).Middleware(inner)))
+	sent(h, "/")
+	store.most = 1
+	w := sent(h, "/")
+	assert.Equal(t, []string{"third true", "second true", "second false", "first false"}, seen)
+	var shown []string
+	for _, state := range w.Header()["Ratelimit"] {
+		shown = append(shown, state[:len(`"global-1h";r=99`)])
+	}
+	assert.Equal(t, []string{`"global-1h";r=98`, `"global-1h";r=99`, `"global-1h";r=99`, `"global-1h";r=0;`}, shown)
+	assert.EqualValues(t, 98, left(t, l, "first", "global-1h", ""))
+
+	store.returns, store.nothing, seen = nil, true, nil
+	sent(h, "/")
+	assert.Empty(t, seen)
+}
+
+// TestLayersAroundTimeouts has http.TimeoutHandler stand between two sets, and give the
+// inner one a response of its own. What a set refuses in time is given back. Handlers go on
+// after the timeout, when the outer set has left.
+func TestLayersAroundTimeouts(t *testing.T) {
+	l := limit.New(nil, nil)
+	outer := bound(t, l, limit.Named("outer", limit.Global(time.Hour, 10_000)))
+	inner := bound(t, l, limit.Named("inner", limit.Global(time.Hour, 3)))
+	served := new(atomic.Int64)
+	serves := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) })
+	server := httptest.NewServer(outer.Middleware(http.TimeoutHandler(inner.Handler(serves), time.Minute, "")))
+	defer server.Close()
+	codes := make(map[int]int)
+	for range 10 {
+		a, err := server.Client().Get(server.URL)
+		require.NoError(t, err)
+		a.Body.Close()
+		codes[a.StatusCode]++
+	}
+	assert.Equal(t, map[int]int{200: 3, 429: 7}, codes)
+	assert.EqualValues(t, 9_997, left(t, l, "outer", "global-1h", ""))
+
+	var going sync.WaitGroup
+	going.Add(16 * 20)
+	server.Config.Handler = outer.Middleware(http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer going.Done()
+		time.Sleep(time.Duration(rand.IntN(4)) * time.Millisecond)
+		inner.Handler(serves).ServeHTTP(w, r)
+	}), 2*time.Millisecond, ""))
+	var clients sync.WaitGroup
+	for range 16 {
+		clients.Go(func() {
+			for range 20 {
+				if a, err := server.Client().Get(server.URL); assert.NoError(t, err) {
+					a.Body.Close()
+				}
+			}
+		})
+	}
+	clients.Wait()
+	going.Wait()
+	rest := left(t, l, "outer", "global-1h", "")
+	assert.LessOrEqual(t, rest, int64(9_997))
+	assert.Greater(t, rest, int64(9_997-320), "those refused in time")
+	assert.EqualValues(t, 3, served.Load())
+
+	// Parts of a handler have requests of their own, or responses.
+	part := http.TimeoutHandler(inner.Handler(serves), time.Minute, "")
+	h := outer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		part.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(r.Context(), "GET", "/", nil))
+		inner.Handler(serves).ServeHTTP(httptest.NewRecorder(), r)
+	}))
+	sent(h, "/")
+	assert.Equal(t, rest-1, left(t, l, "outer", "global-1h", ""))
 }

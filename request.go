@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -36,12 +37,13 @@ type layer struct {
 	known     [door.Parts]string // of the caller
 	shared    bool               // whether something else knows of it, which may live longer
 	userless  bool               // whether a rule by user met no user, and no request had one so far
-	held      uint32             // 1 while what the set took may be given back: see unhold
+	timed     bool               // whether the response is one of http.TimeoutHandler
+	state     uint32             // kept, held or given
 	arrived   *time.Time         // when the request did, if a set has let it wait
 
 	recorder *response.Recorder // of the response, once the handler runs, if rules settle by its status
 	header   http.Header        // of the response
-	run      *engine.Run        // that has admitted the request, while held is 1
+	run      *engine.Run        // that has admitted the request, unless it is kept
 }
 
 type layerKey struct{}
@@ -65,8 +67,9 @@ var layers = sync.Pool{New: func() any { return new(layer) }}
 
 // leave ends l. After a panic, leave it to the garbage collector instead.
 func (l *layer) leave() {
-	if run := l.unhold(); run != nil {
-		run.End()
+	if atomic.SwapUint32(&l.state, kept) != kept {
+		l.run.End()
+		l.run = nil
 	}
 	l.keep()
 	if !l.shared {

@@ -42,9 +42,9 @@ func (r *Run) Unused(d *Decision, set int, list []Share) []Share {
 	return list
 }
 
-// GiveBack gives back what Unused has listed. Those before an error, which wraps
-// [ErrUndecided], were given back.
-func (e *Engine) GiveBack(ctx context.Context, list []Share) error {
+// GiveBack gives back what Unused has listed, and returns how many shares the store has
+// answered: all of them, or those before an error, which wraps [ErrUndecided].
+func (e *Engine) GiveBack(ctx context.Context, list []Share) (done int, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	returns := make([]core.Return, 0, len(list))
@@ -54,24 +54,44 @@ func (e *Engine) GiveBack(ctx context.Context, list []Share) error {
 	for some := range slices.Chunk(returns, core.MaxCharges) {
 		back, err := e.Store.Return(ctx, some)
 		if err != nil {
-			return fmt.Errorf("%w: give back: %w", ErrUndecided, err)
+			return done, fmt.Errorf("%w: give back: %w", ErrUndecided, err)
 		}
 		for i := range back {
-			list[i].Returned = back[i]
+			list[done].Returned = back[i]
 			e.Refilled(&some[i].Charge)
+			done++
 		}
-		list = list[len(back):]
 	}
-	return nil
+	return done, nil
 }
 
-// Back makes the outcomes of d those after the shares of its set were given back. The
-// outcomes of d are its own afterwards.
-func (d *Decision) Back(set int, list []Share) {
+// Back makes the outcomes of d those after the shares of its set were given back, and
+// reports whether any units were. The outcomes of d are its own afterwards. The run
+// remembers the shares for TakeAgain.
+func (r *Run) Back(d *Decision, set int, list []Share) (given bool) {
 	d.Decision = d.Decision.Clone()
+	r.given = r.given[:0]
 	for i := range list {
 		if s := &list[i]; s.Set == set && s.Units > 0 {
 			d.Outcomes()[s.Rule] = s.Outcome
+			c := s.Charge
+			c.Cost, c.Reserve, c.Debt = s.Units, 0, true
+			r.given = append(r.given, core.Ask{Charges: []core.Charge{c}})
 		}
 	}
+	return len(r.given) > 0
+}
+
+// TakeAgain takes what was given back of r again, whatever is left by now, for a request that
+// is served after all.
+func (r *Run) TakeAgain(ctx context.Context) error {
+	if len(r.given) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	if err := r.plan.engine.Store.Take(ctx, r.given); err != nil {
+		return fmt.Errorf("%w: take again: %w", ErrUndecided, err)
+	}
+	return nil
 }
