@@ -411,3 +411,47 @@ func TestLayersAroundTimeouts(t *testing.T) {
 	sent(h, "/")
 	assert.Equal(t, rest-1, left(t, l, "outer", "global-1h", ""))
 }
+
+// TestLayersAroundDisconnects has clients leave at any time, before, between and inside the
+// sets. The outer set has lost what the handler has served.
+func TestLayersAroundDisconnects(t *testing.T) {
+	for name, rule := range map[string]limit.Rule{
+		"refusals": {Limit: 5, Window: 20 * time.Millisecond},
+		"waits":    {Limit: 5, Window: 20 * time.Millisecond, OnRefusal: limit.Refusal{Wait: 100 * time.Millisecond}},
+		"slots":    {Limit: 5, Window: 20 * time.Millisecond, Algorithm: limit.Queue{Burst: 20}},
+		"leases":   {Limit: 2, Algorithm: limit.Concurrency{}},
+	} {
+		l := limit.New(nil, nil)
+		var served atomic.Int64
+		rule.Key = limit.Everyone
+		inner := bound(t, l, limit.Named("inner", rule)).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			served.Add(1)
+			time.Sleep(time.Millisecond)
+		}))
+		outer := bound(t, l, limit.Named("outer", limit.Global(time.Hour, 1_000), limit.Rule{Name: "values", Key: limit.Everyone, Limit: 1_000,
+			Window: time.Hour, Algorithm: limit.Distinct{Values: limit.ByHeader("Value")}}))
+		server := httptest.NewServer(outer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(time.Duration(rand.IntN(2)) * time.Millisecond)
+			inner.ServeHTTP(w, r)
+		})))
+		var clients sync.WaitGroup
+		for c := range 8 {
+			clients.Go(func() {
+				for i := range 25 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+rand.IntN(20))*time.Millisecond)
+					r, _ := http.NewRequestWithContext(ctx, "GET", server.URL, nil)
+					r.Header.Set("Value", fmt.Sprint(c, i))
+					if a, err := server.Client().Do(r); err == nil {
+						a.Body.Close()
+					}
+					cancel()
+				}
+			})
+		}
+		clients.Wait()
+		taken := func(rule string) int64 { return 1_000 - left(t, l, "outer", rule, "") }
+		assert.Eventually(t, func() bool { return taken("global-1h") == served.Load() && taken("values") == served.Load() },
+			10*time.Second, 10*time.Millisecond, name)
+		server.Close()
+	}
+}
