@@ -3,7 +3,6 @@ package limit
 import (
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/engine"
@@ -14,32 +13,14 @@ import (
 // by itself, and takes at once. If an inner set refuses the request, the outer ones give
 // back what they took, so that a refusal costs nothing in any layer.
 
-// What may still become of what a set took for a request that it has admitted.
-const (
-	kept  uint32 = iota // nothing
-	held                // a set behind it may give it back
-	given               // it was given back, and a set behind it may take it again
-)
-
 // hold keeps the run of a request that the set has admitted, for a set behind it, and
 // reports whether it did.
 func (l *layer) hold(run *engine.Run) bool {
 	if !l.decision.Allowed || l.decision.Mode == core.ModeExempt {
 		return false
 	}
-	l.run = run
-	atomic.StoreUint32(&l.state, held)
+	l.held.Set(run)
 	return true
-}
-
-// unhold returns the run of l, once, if l is in a state, or nil.
-func (l *layer) unhold(state uint32) *engine.Run {
-	if !atomic.CompareAndSwapUint32(&l.state, state, kept) {
-		return nil
-	}
-	run := l.run
-	l.run = nil
-	return run
 }
 
 // around returns the next set of the Limiter around l on the same request, or nil. Requests
@@ -74,9 +55,7 @@ func (l *layer) sends(o *layer) bool {
 // have given it back. A handler may have another set decide afterwards, on the same response.
 func (l *layer) keep() {
 	for o := l.around(); o != nil; o = o.around() {
-		if run := o.unhold(held); run != nil {
-			run.End()
-		}
+		o.held.Keep()
 	}
 }
 
@@ -105,38 +84,28 @@ func (l *layer) spare(run *engine.Run) {
 // giveBack gives back what the sets around l took for a request that l does not let
 // through, in one call of the store.
 func (l *layer) giveBack() {
-	var list []engine.Share
-	var sets []*layer
-	var runs []*engine.Run
+	var list []engine.Refund
+	var sets []*layer // of each refund
 	for o := l.around(); o != nil; o = o.around() {
-		run := o.unhold(held)
-		if run == nil {
-			continue
+		if list = o.held.Unused(&o.decision.of, list); len(list) > len(sets) {
+			sets = append(sets, o)
+			l.noticeFreeAttempts(o)
 		}
-		before := len(list)
-		if list = run.Unused(&o.decision.of, len(sets), list); len(list) == before {
-			run.End()
-			continue
-		}
-		sets, runs = append(sets, o), append(runs, run)
-		l.noticeFreeAttempts(o)
 	}
-	if len(list) == 0 {
+	if sets == nil {
 		return
 	}
 	limiter := l.version.limiter
-	done, err := limiter.engine.GiveBack(l.request.Context(), list)
-	shown := len(l.header[headerRateLimit])
+	limiter.engine.GiveBack(l.request.Context(), list)
+	states := l.header[headerRateLimit]
 	for i, o := range sets {
 		d := o.decision
-		if runs[i].Back(&d.of, i, list[:done]) {
+		if list[i].Amend(&d.of) {
 			d.GivenBack = true
-			shown = o.amend(l.header[headerRateLimit][:shown], &d)
+			states = o.amend(states, &d)
 			limiter.notify(o.request, &d, nil)
 		}
-		o.run = runs[i]
-		atomic.StoreUint32(&o.state, given)
-		if slices.ContainsFunc(list[done:], func(s engine.Share) bool { return s.Set == i }) {
+		if err := list[i].Err; err != nil {
 			limiter.failed(unsettledRequest, o.request, o.decision, err)
 		}
 	}
@@ -145,31 +114,24 @@ func (l *layer) giveBack() {
 // takeAgain takes again what the sets around l have given back. Something between the sets
 // has tried another one after the refusal, and that one, l, serves the request.
 func (l *layer) takeAgain() {
-	for o := l.outer; o != nil; o = o.outer {
-		if atomic.LoadUint32(&o.state) != given || o.version.limiter != l.version.limiter || !l.answers(o) {
-			continue
-		}
-		if run := o.unhold(given); run != nil {
-			err := run.TakeAgain(l.request.Context())
-			run.End()
-			if err != nil {
-				o.version.limiter.failed(unsettledRequest, o.request, o.decision, err)
-			} else {
-				o.version.limiter.notify(o.request, &o.decision, nil)
-			}
+	for o := l.around(); o != nil; o = o.around() {
+		if given, err := o.held.TakeAgain(l.request.Context()); err != nil {
+			l.version.limiter.failed(unsettledRequest, o.request, o.decision, err)
+		} else if given {
+			l.version.limiter.notify(o.request, &o.decision, nil)
 		}
 	}
 }
 
 // amend replaces the quotas of l among those that the response shows by those of d, and
-// returns where: sets around l are before. Once it has begun, the response keeps them.
-func (l *layer) amend(states []string, d *Decision) int {
+// returns the ones before: those of sets around l. Once it has begun, the response keeps them.
+func (l *layer) amend(states []string, d *Decision) []string {
 	before := l.decision.state()
-	for i := len(states) - 1; i >= 0; i-- {
-		if states[i] == before {
+	for i, state := range slices.Backward(states) {
+		if state == before {
 			states[i] = d.state()
-			return i
+			return states[:i]
 		}
 	}
-	return len(states)
+	return states
 }

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -38,12 +37,11 @@ type layer struct {
 	shared    bool               // whether something else knows of it, which may live longer
 	userless  bool               // whether a rule by user met no user, and no request had one so far
 	timed     bool               // whether the response is one of http.TimeoutHandler
-	state     uint32             // kept, held or given
 	arrived   *time.Time         // when the request did, if a set has let it wait
 
 	recorder *response.Recorder // of the response, once the handler runs, if rules settle by its status
 	header   http.Header        // of the response
-	run      *engine.Run        // that has admitted the request, unless it is kept
+	held     engine.Hold        // what the set took
 }
 
 type layerKey struct{}
@@ -67,10 +65,7 @@ var layers = sync.Pool{New: func() any { return new(layer) }}
 
 // leave ends l. After a panic, leave it to the garbage collector instead.
 func (l *layer) leave() {
-	if atomic.SwapUint32(&l.state, kept) != kept {
-		l.run.End()
-		l.run = nil
-	}
+	l.held.End()
 	l.keep()
 	if !l.shared {
 		*l = layer{}

@@ -21,7 +21,7 @@ type Run struct {
 	watches []uint8       // for each other ask, its rule
 	agreed  Caller        // whose terms Charges have
 	asked   bool          // whether what watches has been asked
-	given   []core.Ask    // what was given back, as debts: see Back
+	given   []core.Charge // what was given back, as debts: see Hold
 
 	result  Decision
 	calling context.Context // of the calls of the store
@@ -51,9 +51,7 @@ func (r *Run) End() {
 	for i := range r.Charges {
 		r.Charges[i].Key = ""
 	}
-	clear(r.given)
-	r.given = r.given[:0]
-	r.result, r.asked, r.calling, r.waiter.ctx = Decision{}, false, nil, nil
+	r.result, r.given, r.asked, r.calling, r.waiter.ctx = Decision{}, nil, false, nil, nil
 	if r.waiter.place.Named() { // other goroutines may still have it
 		r.waiter = waiter{}
 	}
