@@ -116,7 +116,12 @@ func newStack(t *testing.T, store core.Store, random *rand.Rand, outages bool) *
 		taken: make(map[quota]int64), values: make(map[quota]map[string]bool)}
 	l := limit.New(s.store, &limit.Options{Log: slog.New(slog.DiscardHandler), Observe: s.observe})
 	s.base = limit.Named("base", s.someRules("b", 1)...)
+	alone := random.IntN(8) // where base is a set of its own, if it is
 	for i := range 1 + random.IntN(4) {
+		if i == alone {
+			s.sets = append(s.sets, s.base)
+			continue
+		}
 		set := limit.Named(fmt.Sprint("set", i), s.someRules("r", 1+random.IntN(2))...)
 		if random.IntN(3) == 0 {
 			set = set.With(s.base)
@@ -289,7 +294,7 @@ func TestLayersTakeWhatTheyAdmit(t *testing.T) {
 	client := redistest.Real(t)
 	redis := func() core.Store {
 		require.NoError(t, client.FlushAll(t.Context()).Err())
-		return redisstore.New(client, nil)
+		return redisstore.New(client, &redisstore.Options{Timeout: time.Second})
 	}
 	t.Run("Redis", func(t *testing.T) { run(t, redis, 20, false) })
 	t.Run("outages of Redis", func(t *testing.T) { run(t, redis, 3, true) })
@@ -300,7 +305,7 @@ func TestLayersTakeWhatTheyAdmit(t *testing.T) {
 		client, prefix := redistest.Cluster(t), 0
 		run(t, func() core.Store {
 			prefix++
-			return redisstore.New(client, &redisstore.Options{Prefix: fmt.Sprint("stack", prefix)})
+			return redisstore.New(client, &redisstore.Options{Prefix: fmt.Sprint("stack", prefix), Timeout: time.Second})
 		}, 10, false)
 	})
 }
