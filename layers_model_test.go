@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,25 +27,25 @@ import (
 // A faulty store is unavailable while it is down.
 type faulty struct {
 	core.Store
-	down bool
+	down atomic.Bool
 }
 
 func (s *faulty) Take(ctx context.Context, asks []core.Ask) error {
-	if s.down {
+	if s.down.Load() {
 		return core.ErrUnavailable
 	}
 	return s.Store.Take(ctx, asks)
 }
 
 func (s *faulty) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
-	if s.down {
+	if s.down.Load() {
 		return nil, core.ErrUnavailable
 	}
 	return s.Store.Return(ctx, returns)
 }
 
 func (s *faulty) Release(ctx context.Context, charges []core.Charge) error {
-	if s.down {
+	if s.down.Load() {
 		return core.ErrUnavailable
 	}
 	return s.Store.Release(ctx, charges)
@@ -148,7 +149,7 @@ func (s *stack) observe(_ *http.Request, d limit.Decision, err error) {
 func (s *stack) between(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.outages && s.random.IntN(10) == 0 {
-			s.store.down = !s.store.down
+			s.store.down.Store(!s.store.down.Load())
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -260,7 +261,7 @@ func TestLayersTakeWhatTheyAdmit(t *testing.T) {
 					}
 				}
 			}
-			s.store.down = false
+			s.store.down.Store(false)
 			failed += s.failed
 			if outages {
 				time.Sleep(2 * time.Second) // leases are released once the store answers
