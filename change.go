@@ -2,7 +2,6 @@ package limit
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -57,29 +56,27 @@ func (l *Limiter) join(next map[*Policy]RuleSet, changes map[string]RuleSet) err
 		if of := l.named[other.Name()]; of != nil {
 			return next[of], true
 		}
-		set, ok := changes[other.Name()]
-		return set, ok
+		if set, ok := changes[other.Name()]; ok {
+			return set, true
+		}
+		return other, false
 	}
 	for name, set := range changes {
 		if l.named[name] == nil {
 			_, err := set.Join(func(other RuleSet) (RuleSet, bool) {
-				if set, ok := find(other); ok {
-					return set, true
-				}
-				return other, true // the program may declare it later
+				set, _ := find(other)
+				return set, true // the program may declare it later
 			})
 			errs = append(errs, err)
 		}
 	}
-	joined := make(map[*Policy]RuleSet, len(next))
 	for p, set := range next {
 		set, err := set.Join(find)
 		if errs = append(errs, err); err == nil {
-			joined[p] = set
+			next[p] = set
 			errs = append(errs, p.check(set))
 		}
 	}
-	maps.Copy(next, joined)
 	return errors.Join(errs...)
 }
 

@@ -119,7 +119,7 @@ func (p *version) compile(i int, r *Rule) engine.Rule {
 	if policy, name := p.set.Origin(i); policy != "" {
 		compiled.Charge.Policy, compiled.Charge.Rule = policy, name
 	}
-	compiled.Keeps = r.Attempts || compiled.Settles || q.Bars() || q.Algorithm == core.Distinct
+	compiled.Keeps = r.Attempts || compiled.Settles || q.Bars()
 	if r.Shadow != nil {
 		compiled.Enforced = r.Shadow.Enforced
 	}

@@ -22,8 +22,9 @@ type Decision struct {
 
 	// GivenBack is set where [Options].Observe sees an admitted request again, since a rule
 	// set behind this one has not let it through: what the request took was given back,
-	// apart from rules with Attempts or Settle, bans and distinct values, and Rules has
-	// what is left afterwards.
+	// apart from rules with Attempts or Settle and bans, and Rules has what is left
+	// afterwards. If another set serves the request after all, Observe sees it once more,
+	// without GivenBack.
 	GivenBack bool
 
 	// At is when the decision was made: on the clock of Redis, or on that of this

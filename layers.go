@@ -1,14 +1,12 @@
 package limit
 
 import (
-	"net/http"
-	"reflect"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/engine"
+	"github.com/routelimit/limit/internal/response"
 )
 
 // Sets on one request are layers: of the application, of a group, of a route. Each decides
@@ -21,19 +19,8 @@ func (l *layer) hold(run *engine.Run) bool {
 	if !l.decision.Allowed || l.decision.Mode == core.ModeExempt {
 		return false
 	}
-	l.run = run
-	atomic.StoreUint32(&l.held, 1)
+	l.held.Set(run)
 	return true
-}
-
-// unhold returns the run that l holds, once, or nil.
-func (l *layer) unhold() *engine.Run {
-	if !atomic.CompareAndSwapUint32(&l.held, 1, 0) {
-		return nil
-	}
-	run := l.run
-	l.run = nil
-	return run
 }
 
 // around returns the next set of the Limiter around l on the same request, or nil. Requests
@@ -48,23 +35,27 @@ func (l *layer) around() *layer {
 }
 
 // answers reports whether a refusal of l answers the request of o. Wrappers of one
-// response share its header. Calls of an RPC have headers that differ, but their
-// procedures end the paths of their requests, with or without the prefix of a router. A
-// handler that calls another procedure has another path.
+// response share its header, but for http.TimeoutHandler, which leaves the request its own.
+// Calls of an RPC have headers that differ, but their procedures end the paths of their
+// requests, with or without the prefix of a router. A handler that calls another procedure
+// has another path.
 func (l *layer) answers(o *layer) bool {
 	if l.framework.RPC() {
 		return strings.HasSuffix(o.request.URL.Path, l.request.URL.Path)
 	}
-	return reflect.ValueOf(l.header).Pointer() == reflect.ValueOf(o.header).Pointer()
+	return response.Same(l.header, o.header) || l.timed && l.sends(o)
+}
+
+// sends reports whether l decides the very request of o, and not one that its handler makes.
+func (l *layer) sends(o *layer) bool {
+	return l.request.Header != nil && response.Same(l.request.Header, o.request.Header)
 }
 
 // keep lets the sets around l keep what they took: the request has been served, or they
 // have given it back. A handler may have another set decide afterwards, on the same response.
 func (l *layer) keep() {
 	for o := l.around(); o != nil; o = o.around() {
-		if run := o.unhold(); run != nil {
-			run.End()
-		}
+		o.held.Keep()
 	}
 }
 
@@ -83,10 +74,8 @@ func (l *layer) overlaps() bool {
 // is charged to each once. A handler such as http.TimeoutHandler changes the response, and
 // not the header of the request.
 func (l *layer) spare(run *engine.Run) {
-	header := reflect.ValueOf(l.request.Header).Pointer()
 	for o := l.outer; o != nil; o = o.outer {
-		same := header != 0 && header == reflect.ValueOf(o.request.Header).Pointer()
-		if o.version.limiter == l.version.limiter && (same || l.answers(o)) {
+		if o.version.limiter == l.version.limiter && (l.sends(o) || l.answers(o)) {
 			run.Spare(&o.decision.of)
 		}
 	}
@@ -95,43 +84,54 @@ func (l *layer) spare(run *engine.Run) {
 // giveBack gives back what the sets around l took for a request that l does not let
 // through, in one call of the store.
 func (l *layer) giveBack() {
-	var list []engine.Share
-	var sets []*layer
+	var list []engine.Refund
+	var sets []*layer // of each refund
 	for o := l.around(); o != nil; o = o.around() {
-		if run := o.unhold(); run != nil {
-			before := len(list)
-			if list = run.Unused(&o.decision.of, len(sets), list); len(list) > before {
-				sets = append(sets, o)
-			}
-			run.End()
+		if list = o.held.Unused(&o.decision.of, list); len(list) > len(sets) {
+			sets = append(sets, o)
+			l.noticeFreeAttempts(o)
 		}
 	}
-	if len(list) == 0 {
+	if sets == nil {
 		return
 	}
 	limiter := l.version.limiter
-	err := limiter.engine.GiveBack(l.request.Context(), list)
+	limiter.engine.GiveBack(l.request.Context(), list)
+	states := l.header[headerRateLimit]
 	for i, o := range sets {
 		d := o.decision
-		d.of.Back(i, list)
-		o.amend(l.header, &d)
-		if err != nil {
-			limiter.failed(unsettledRequest, o.request, d, err)
-		} else {
+		if list[i].Amend(&d.of) {
 			d.GivenBack = true
-			l.noticeFreeAttempts(o)
+			states = o.amend(states, &d)
 			limiter.notify(o.request, &d, nil)
+		}
+		if err := list[i].Err; err != nil {
+			limiter.failed(unsettledRequest, o.request, o.decision, err)
 		}
 	}
 }
 
-// amend replaces the quotas that the response shows of l by those of d. Once it has begun,
-// it keeps them.
-func (l *layer) amend(h http.Header, d *Decision) {
-	states := h[headerRateLimit]
-	if before := l.decision.state(); before != "" {
-		if i := slices.Index(states, before); i >= 0 {
-			states[i] = d.state()
+// takeAgain takes again what the sets around l have given back. Something between the sets
+// has tried another one after the refusal, and that one, l, serves the request.
+func (l *layer) takeAgain() {
+	for o := l.around(); o != nil; o = o.around() {
+		if given, err := o.held.TakeAgain(l.request.Context()); err != nil {
+			l.version.limiter.failed(unsettledRequest, o.request, o.decision, err)
+		} else if given {
+			l.version.limiter.notify(o.request, &o.decision, nil)
 		}
 	}
+}
+
+// amend replaces the quotas of l among those that the response shows by those of d, and
+// returns the ones before: those of sets around l. Once it has begun, the response keeps them.
+func (l *layer) amend(states []string, d *Decision) []string {
+	before := l.decision.state()
+	for i, state := range slices.Backward(states) {
+		if state == before {
+			states[i] = d.state()
+			return states[:i]
+		}
+	}
+	return states
 }

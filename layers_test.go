@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,143 +68,6 @@ func TestRefusalCostsNothingOutside(t *testing.T) {
 			assert.Equal(t, []string{`"global-1h";r=97;t=3600`, `"global-1h";r=0;t=3600`}, last.Header()["Ratelimit"])
 		})
 	}
-}
-
-// A stack is random rule sets around one handler, and what each rule must have taken.
-type stack struct {
-	limiter *limit.Limiter
-	handler http.Handler
-	sets    [][]limit.Rule
-	taken   map[string]int64 // by set, rule and key, of the rules that give back or count attempts
-}
-
-var clients = []string{"a", "b", "c"}
-
-// newStack returns one to four sets. Their rules have small limits, so that each set
-// refuses some requests.
-func newStack(t *testing.T, l *limit.Limiter, r *rand.Rand) *stack {
-	s := &stack{limiter: l, handler: ok200, taken: make(map[string]int64)}
-	algorithms := []rules.Algorithm{nil, limit.SlidingCells{Cells: 4}, limit.SlidingCounter{}, limit.FixedWindow{},
-		limit.TokenBucket{}, limit.LeakyBucket{Burst: 7}}
-	n := 1 + r.IntN(4)
-	s.sets = make([][]limit.Rule, n)
-	for i := n - 1; i >= 0; i-- { // the innermost first
-		var list []limit.Rule
-		for j := range 1 + r.IntN(3) {
-			rule := limit.Rule{Name: fmt.Sprint("r", j), Key: limit.ByHeader("Client"), Limit: 2 + r.Int64N(12), Window: 24 * 366 * time.Hour,
-				Algorithm: algorithms[r.IntN(len(algorithms))], Attempts: r.IntN(5) == 0}
-			if r.IntN(3) == 0 {
-				rule.Key = limit.Everyone
-			}
-			if r.IntN(6) == 0 {
-				rule.Shadow = &rules.Shadow{}
-			}
-			list = append(list, rule)
-		}
-		s.sets[i] = list
-		p, err := l.Policy(limit.Named(fmt.Sprint("set", i), list...))
-		require.NoError(t, err)
-		s.handler = p.Middleware(s.handler)
-	}
-	return s
-}
-
-func (s *stack) id(set, rule int, client string) string {
-	if s.sets[set][rule].Key.String() == limit.Everyone.String() {
-		client = ""
-	}
-	return fmt.Sprintf("set%d r%d %s", set, rule, client)
-}
-
-// request sends a request, and counts what it must have taken.
-func (s *stack) request(t *testing.T, client string) (status int) {
-	before := make(map[string]int64)
-	for set, list := range s.sets {
-		for i := range list {
-			before[s.id(set, i, client)] = s.left(t, set, i, client)
-		}
-	}
-	r := httptest.NewRequest("GET", "/", nil)
-	r.Header.Set("Client", client)
-	w := httptest.NewRecorder()
-	s.handler.ServeHTTP(w, r)
-	refusing := len(s.sets)
-sets:
-	for set, list := range s.sets {
-		for i, rule := range list {
-			if rule.Shadow == nil && before[s.id(set, i, client)] < 1 {
-				refusing = set
-				break sets
-			}
-		}
-	}
-	require.Equal(t, refusing == len(s.sets), w.Code == 200)
-	for set, list := range s.sets {
-		for i, rule := range list {
-			id := s.id(set, i, client)
-			counts := refusing == len(s.sets) || rule.Attempts && set < refusing
-			if counts && before[id] > 0 {
-				s.taken[id]++
-			}
-			if set == refusing && rule.Shadow != nil && before[id] > 0 {
-				s.taken[id]++ // a shadow beside a refusal counts as it would alone
-			}
-		}
-	}
-	return w.Code
-}
-
-func (s *stack) left(t *testing.T, set, rule int, client string) int64 {
-	if s.sets[set][rule].Key.String() == limit.Everyone.String() {
-		client = ""
-	}
-	return left(t, s.limiter, fmt.Sprint("set", set), fmt.Sprint("r", rule), client)
-}
-
-// TestLayersTakeWhatTheyAdmit sends random requests through random layers. Each quota has
-// lost exactly the requests that the handler has had, and attempts.
-func TestLayersTakeWhatTheyAdmit(t *testing.T) {
-	run := func(t *testing.T, store func() core.Store, stacks int) {
-		statuses := make(map[int]int)
-		for seed := range stacks {
-			r := rand.New(rand.NewPCG(22, uint64(seed)))
-			s := newStack(t, limit.New(store(), nil), r)
-			for range 40 {
-				statuses[s.request(t, clients[r.IntN(3)])]++
-			}
-			for set, list := range s.sets {
-				for i, rule := range list {
-					for _, client := range clients {
-						q := rule.Quota()
-						id := s.id(set, i, client)
-						require.Equal(t, q.Capacity()-s.taken[id], s.left(t, set, i, client), "seed %d: %s: %s", seed, id, &rule)
-					}
-				}
-			}
-		}
-		assert.Greater(t, statuses[200], 5*stacks)
-		assert.Greater(t, statuses[429], 5*stacks)
-	}
-	t.Run("memory", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) { run(t, func() core.Store { return nil }, 300) })
-	})
-	t.Run("Redis", func(t *testing.T) {
-		client := redistest.Real(t)
-		run(t, func() core.Store {
-			require.NoError(t, client.FlushAll(t.Context()).Err())
-			return redisstore.New(client, nil)
-		}, 20)
-	})
-	t.Run("Cluster", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("a cluster takes seconds to start")
-		}
-		client, prefix := redistest.Cluster(t), 0
-		run(t, func() core.Store {
-			prefix++
-			return redisstore.New(client, &redisstore.Options{Prefix: fmt.Sprint("stack", prefix)})
-		}, 10)
-	})
 }
 
 type userKey struct{}
@@ -317,17 +182,26 @@ func TestLayersAroundFailures(t *testing.T) {
 	assert.EqualValues(t, 98, left(t, l, "outer", "global-1h", ""))
 }
 
-// An unreturning is a store whose returns fail.
+// An unreturning is a store whose returns fail, perhaps after some calls, or give nothing.
 type unreturning struct {
 	core.Store
 	returns error
+	most    int // calls that succeed, if it is not 0
+	nothing bool
 }
 
 func (s *unreturning) Guarded() bool { return true }
 
 func (s *unreturning) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
-	if s.returns != nil {
+	switch {
+	case s.returns != nil:
 		return nil, s.returns
+	case s.nothing:
+		return make([]core.Returned, len(returns)), nil
+	case s.most > 0:
+		if s.most--; s.most == 0 {
+			s.returns = errors.New("no answer")
+		}
 	}
 	return s.Store.Return(ctx, returns)
 }
@@ -399,4 +273,185 @@ func TestNoticeOfTwiceRefused(t *testing.T) {
 	lines := book.Lines()
 	require.Len(t, lines, 1)
 	assert.Contains(t, lines[0], "code=LIMIT-102")
+}
+
+// TestLayersTryAgain has middleware between two sets send a request that was refused to
+// another set. If that serves it, the outer set is charged after all.
+func TestLayersTryAgain(t *testing.T) {
+	for name, second := range map[string]limit.Rule{
+		"admitted": {Key: limit.Everyone, Limit: 1000, Window: time.Hour},
+		"degraded": {Key: limit.Everyone, Limit: 1, Window: time.Hour, OnRefusal: limit.Refusal{Degrade: true}},
+		"exempt":   {Key: limit.Everyone, Limit: 1, Window: time.Hour, Exempt: []string{"ip 192.0.2.0/24"}}, // of httptest
+		"refused":  {Key: limit.Everyone, Limit: 4, Window: time.Hour},
+	} {
+		var seen []string
+		served, l := 0, limit.New(nil, &limit.Options{Observe: func(_ *http.Request, d limit.Decision, _ error) {
+			if d.Policy == "outer" {
+				seen = append(seen, d.Outcome())
+			}
+		}})
+		full := bound(t, l, limit.Named("full", limit.Rule{Key: limit.Everyone, Limit: 1, Window: time.Hour})).Handler(ok200)
+		other := bound(t, l, limit.Named("other", second)).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
+		outer := bound(t, l, limit.Named("outer", limit.Global(time.Hour, 100),
+			limit.Rule{Name: "values", Key: limit.ByIP, Limit: 90, Window: time.Hour, Algorithm: limit.Distinct{Values: limit.ByHeader("V")}}))
+		h := outer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			full.ServeHTTP(unsent{w}, r)
+			if w.Header().Get("Retry-After") != "" {
+				other.ServeHTTP(w, r)
+			}
+		}))
+		for i := range 10 {
+			r := httptest.NewRequest("GET", "/", nil)
+			r.Header.Set("V", fmt.Sprint(i))
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		want := map[string]int{"refused": 4}[name]
+		if name != "refused" {
+			want = 9
+		}
+		assert.Equal(t, want, served, name)
+		assert.EqualValues(t, 99-want, left(t, l, "outer", "global-1h", ""), name)
+		assert.EqualValues(t, 89-want, left(t, l, "outer", "values", "192.0.2.1"), name)
+		assert.Equal(t, []string{"admitted", "admitted", "given back", "admitted"}, seen[:4], name)
+	}
+}
+
+// An unsent writer discards an answer, but not its header.
+type unsent struct{ http.ResponseWriter }
+
+func (unsent) WriteHeader(int)             {}
+func (unsent) Write(p []byte) (int, error) { return len(p), nil }
+
+// TestLayersNotGivenBack has a store give back nothing, or only a part before it fails:
+// observers see what happened to each set, and the headers that are alike are told apart.
+func TestLayersNotGivenBack(t *testing.T) {
+	store := &unreturning{Store: memstore.New(nil)}
+	var seen []string
+	l := limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler), Observe: func(_ *http.Request, d limit.Decision, err error) {
+		if d.GivenBack || err != nil {
+			seen = append(seen, fmt.Sprint(d.Policy, " ", err == nil))
+		}
+	}})
+	named := func(name string, n int) *limit.Policy {
+		list := make([]limit.Rule, n)
+		for i := range list {
+			list[i] = limit.Global(time.Duration(i+1)*time.Hour, 100)
+		}
+		return bound(t, l, limit.Named(name, list...))
+	}
+	inner := bound(t, l, limit.Named("inner", limit.Global(time.Hour, 1))).Handler(ok200)
+	h := named("first", 9).Middleware(named("second", 9).Middleware(named("third", 9).Middleware(inner)))
+	sent(h, "/")
+	store.most = 1
+	w := sent(h, "/")
+	assert.Equal(t, []string{"third true", "second true", "second false", "first false"}, seen)
+	var shown []string
+	for _, state := range w.Header()["Ratelimit"] {
+		shown = append(shown, state[:len(`"global-1h";r=99`)])
+	}
+	assert.Equal(t, []string{`"global-1h";r=98`, `"global-1h";r=99`, `"global-1h";r=99`, `"global-1h";r=0;`}, shown)
+	assert.EqualValues(t, 98, left(t, l, "first", "global-1h", ""))
+
+	store.returns, store.nothing, seen = nil, true, nil
+	sent(h, "/")
+	assert.Empty(t, seen)
+}
+
+// TestLayersAroundTimeouts has http.TimeoutHandler stand between two sets, and give the
+// inner one a response of its own. What a set refuses in time is given back. Handlers go on
+// after the timeout, when the outer set has left.
+func TestLayersAroundTimeouts(t *testing.T) {
+	l := limit.New(nil, nil)
+	outer := bound(t, l, limit.Named("outer", limit.Global(time.Hour, 10_000)))
+	inner := bound(t, l, limit.Named("inner", limit.Global(time.Hour, 3)))
+	served := new(atomic.Int64)
+	serves := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) })
+	server := httptest.NewServer(outer.Middleware(http.TimeoutHandler(inner.Handler(serves), time.Minute, "")))
+	defer server.Close()
+	codes := make(map[int]int)
+	for range 10 {
+		a, err := server.Client().Get(server.URL)
+		require.NoError(t, err)
+		a.Body.Close()
+		codes[a.StatusCode]++
+	}
+	assert.Equal(t, map[int]int{200: 3, 429: 7}, codes)
+	assert.EqualValues(t, 9_997, left(t, l, "outer", "global-1h", ""))
+
+	var going sync.WaitGroup
+	going.Add(16 * 20)
+	server.Config.Handler = outer.Middleware(http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer going.Done()
+		time.Sleep(time.Duration(rand.IntN(4)) * time.Millisecond)
+		inner.Handler(serves).ServeHTTP(w, r)
+	}), 2*time.Millisecond, ""))
+	var clients sync.WaitGroup
+	for range 16 {
+		clients.Go(func() {
+			for range 20 {
+				if a, err := server.Client().Get(server.URL); assert.NoError(t, err) {
+					a.Body.Close()
+				}
+			}
+		})
+	}
+	clients.Wait()
+	going.Wait()
+	rest := left(t, l, "outer", "global-1h", "")
+	assert.LessOrEqual(t, rest, int64(9_997))
+	assert.Greater(t, rest, int64(9_997-320), "those refused in time")
+	assert.EqualValues(t, 3, served.Load())
+
+	// Parts of a handler have requests of their own, or responses.
+	part := http.TimeoutHandler(inner.Handler(serves), time.Minute, "")
+	h := outer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		part.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(r.Context(), "GET", "/", nil))
+		inner.Handler(serves).ServeHTTP(httptest.NewRecorder(), r)
+	}))
+	sent(h, "/")
+	assert.Equal(t, rest-1, left(t, l, "outer", "global-1h", ""))
+}
+
+// TestLayersAroundDisconnects has clients leave at any time, before, between and inside the
+// sets. The outer set has lost what the handler has served.
+func TestLayersAroundDisconnects(t *testing.T) {
+	for name, rule := range map[string]limit.Rule{
+		"refusals": {Limit: 5, Window: 20 * time.Millisecond},
+		"waits":    {Limit: 5, Window: 20 * time.Millisecond, OnRefusal: limit.Refusal{Wait: 100 * time.Millisecond}},
+		"slots":    {Limit: 5, Window: 20 * time.Millisecond, Algorithm: limit.Queue{Burst: 20}},
+		"leases":   {Limit: 2, Algorithm: limit.Concurrency{}},
+	} {
+		l := limit.New(nil, nil)
+		var served atomic.Int64
+		rule.Key = limit.Everyone
+		inner := bound(t, l, limit.Named("inner", rule)).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			served.Add(1)
+			time.Sleep(time.Millisecond)
+		}))
+		outer := bound(t, l, limit.Named("outer", limit.Global(time.Hour, 1_000), limit.Rule{Name: "values", Key: limit.Everyone, Limit: 1_000,
+			Window: time.Hour, Algorithm: limit.Distinct{Values: limit.ByHeader("Value")}}))
+		server := httptest.NewServer(outer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(time.Duration(rand.IntN(2)) * time.Millisecond)
+			inner.ServeHTTP(w, r)
+		})))
+		var clients sync.WaitGroup
+		for c := range 8 {
+			clients.Go(func() {
+				for i := range 25 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+rand.IntN(20))*time.Millisecond)
+					r, _ := http.NewRequestWithContext(ctx, "GET", server.URL, nil)
+					r.Header.Set("Value", fmt.Sprint(c, i))
+					if a, err := server.Client().Do(r); err == nil {
+						a.Body.Close()
+					}
+					cancel()
+				}
+			})
+		}
+		clients.Wait()
+		taken := func(rule string) int64 { return 1_000 - left(t, l, "outer", rule, "") }
+		assert.Eventually(t, func() bool { return taken("global-1h") == served.Load() && taken("values") == served.Load() },
+			10*time.Second, 10*time.Millisecond, name)
+		server.Close()
+	}
 }

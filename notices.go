@@ -131,7 +131,7 @@ func (l *layer) noticeFreeAttempts(o *layer) {
 	if ask == nil || limiter.notices.freeAttempts.Load() || l.known[door.User] == "" || o.known[door.User] != "" {
 		return
 	}
-	if _, asked := o.framework.Caller(door.User); asked || strings.TrimSpace(ask(o.request)) != "" {
+	if _, plain := o.framework.(*exchange); !plain || strings.TrimSpace(ask(o.request)) != "" {
 		return
 	}
 	if !limiter.notices.freeAttempts.Swap(true) {

@@ -80,18 +80,17 @@ func (l *Limiter) namedPolicy(set RuleSet) (*Policy, error) {
 // unnamed returns the policy of a set without a name.
 func (l *Limiter) unnamed(set RuleSet, at *door.Place) (*Policy, error) {
 	p := &Policy{limiter: l, scope: set.Scope(), declared: set}
-	if set.Others() != nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		var err error
-		if set, err = l.joined(set); err != nil {
-			return nil, err
-		}
-	}
-	p.current.Store(newVersion(p, set))
 	if set.Others() == nil {
+		p.current.Store(newVersion(p, set))
 		return p, nil
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	set, err := l.joined(set)
+	if err != nil {
+		return nil, err
+	}
+	p.current.Store(newVersion(p, set))
 	if at != nil {
 		if err := p.attachLocked(*at); err != nil {
 			return nil, err

@@ -36,12 +36,12 @@ type layer struct {
 	known     [door.Parts]string // of the caller
 	shared    bool               // whether something else knows of it, which may live longer
 	userless  bool               // whether a rule by user met no user, and no request had one so far
-	held      uint32             // 1 while what the set took may be given back: see unhold
+	timed     bool               // whether the response is one of http.TimeoutHandler
 	arrived   *time.Time         // when the request did, if a set has let it wait
 
 	recorder *response.Recorder // of the response, once the handler runs, if rules settle by its status
 	header   http.Header        // of the response
-	run      *engine.Run        // that has admitted the request, while held is 1
+	held     engine.Hold        // what the set took
 }
 
 type layerKey struct{}
@@ -65,9 +65,7 @@ var layers = sync.Pool{New: func() any { return new(layer) }}
 
 // leave ends l. After a panic, leave it to the garbage collector instead.
 func (l *layer) leave() {
-	if run := l.unhold(); run != nil {
-		run.End()
-	}
+	l.held.End()
 	l.keep()
 	if !l.shared {
 		*l = layer{}

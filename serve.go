@@ -45,6 +45,7 @@ func (p *version) serve(w http.ResponseWriter, r *http.Request, from door.Framew
 func (l *layer) serve(w http.ResponseWriter) error {
 	p, d := l.version, &l.decision
 	l.header = w.Header()
+	l.timed = l.outer != nil && !response.Same(l.header, l.outer.header) && response.Timed(w)
 	if err := l.decide(true); err != nil {
 		l.giveBack()
 		return l.fail(w, err)
@@ -82,7 +83,9 @@ func (l *layer) refuse(w http.ResponseWriter) error {
 		d.outcome = outcomeOf(refusal)
 	}
 	l.noticeTwice() // a limit of 1 admits no request that is charged twice
-	if served := d.outcome == degraded; !served {
+	if served := d.outcome == degraded; served {
+		l.takeAgain()
+	} else {
 		l.giveBack()
 	}
 	l.version.limiter.notify(l.request, d, nil)
@@ -126,6 +129,7 @@ func (l *layer) admit(w http.ResponseWriter) error {
 		}
 	}
 	l.noticeTwice()
+	l.takeAgain()
 	r := l.behind()
 	if l.userless {
 		defer l.noticeLateUser()

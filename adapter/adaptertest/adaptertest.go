@@ -144,6 +144,7 @@ func Run(t *testing.T, framework Framework) {
 		{"stacked", s.stacked},
 		{"layers", s.layers},
 		{"layers that keep", s.layersKeep},
+		{"layers around timeouts", s.layersAroundTimeouts},
 		{"layers of requests of handlers", s.layersOfHandlers},
 		{"sets with others", s.withOthers},
 		{"charged twice", s.chargedTwice},

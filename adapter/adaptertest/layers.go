@@ -86,3 +86,16 @@ func (s suite) layersOfHandlers(t *testing.T) {
 	serve(t, router).expect("GET", "/batch", 204)
 	assert.EqualValues(t, 99, left(t, limiter, outer))
 }
+
+// layersAroundTimeouts has an http.TimeoutHandler stand between the router and a set of
+// net/http around it.
+func (s suite) layersAroundTimeouts(t *testing.T) {
+	limiter := limit.New(nil, nil)
+	outer := many("outer", false)
+	policy, err := limiter.Policy(outer)
+	require.NoError(t, err)
+	router := s.one(limiter, ok, rule("route", limit.Everyone, 3))
+	c := serve(t, policy.Middleware(http.TimeoutHandler(router, time.Minute, "")))
+	c.expect("GET", "/", 204, 204, 204, 429, 429, 429)
+	assert.EqualValues(t, 97, left(t, limiter, outer))
+}

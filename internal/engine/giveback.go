@@ -4,74 +4,152 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/routelimit/limit/core"
 )
 
-// A Share is what one rule took for an admitted request and gives back, since something
-// behind the rules has refused the request.
-type Share struct {
-	Set  int // that the rule is of, as the caller of Unused counts them
-	Rule int
-	core.Return
-	core.Returned // what came of it, after GiveBack
+// A Hold has the run of a request that a rule set has admitted, until the request is served
+// or something behind the set refuses it. The zero Hold has none. It is safe for concurrent
+// use: a run is given back once, and taken again once.
+type Hold struct{ run atomic.Pointer[Run] }
+
+// Set makes r the run of h.
+func (h *Hold) Set(r *Run) { h.run.Store(r) }
+
+// End ends the run of h. What it took stays taken, or given back.
+func (h *Hold) End() {
+	if r := h.run.Swap(nil); r != nil {
+		r.End()
+	}
 }
 
-// Unused appends to list what a decision of r took and may give back: everything but
-// leases, which are released, and what rules with Keeps took. Ask once, and before r ends.
-// Nothing of it can be settled afterwards.
-func (r *Run) Unused(d *Decision, set int, list []Share) []Share {
-	t := d.taken
-	switch {
-	case t == nil:
-		t = r.newTaken()
-	case !t.begin():
-		return list // the handler has settled it
+// Keep ends the run of h, unless what it took was given back and may be taken again.
+func (h *Hold) Keep() {
+	if r := h.claim(false); r != nil {
+		r.End()
 	}
+}
+
+// claim returns the run of h, once, if what it took was given back, or if it was not.
+func (h *Hold) claim(given bool) *Run {
+	r := h.run.Swap(nil)
+	if r == nil || (r.given != nil) == given {
+		return r
+	}
+	h.run.Store(r)
+	return nil
+}
+
+// A Refund is what one rule set gives back.
+type Refund struct {
+	Err error // why the store did not answer all of it; it wraps [ErrUndecided]
+
+	hold  *Hold
+	run   *Run
+	units []unit
+	back  []core.Returned // of the first units
+}
+
+// Unused appends to list what the run of h took for a decision and may give back: everything
+// but leases, which are released, and what rules with Keeps took. Ask once. Nothing of it
+// can be settled afterwards.
+func (h *Hold) Unused(d *Decision, list []Refund) []Refund {
+	r := h.claim(false)
+	if r == nil {
+		return list
+	}
+	t := d.taken
+	if t == nil {
+		t = r.newTaken()
+	} else if !t.begin() { // the handler has settled it
+		r.End()
+		return list
+	}
+	refund := Refund{hold: h, run: r}
 	kept := t.units[:0]
 	for _, u := range t.units {
-		switch {
-		case r.plan.rules[u.rule].Keeps:
+		if r.plan.rules[u.rule].Keeps {
 			kept = append(kept, u)
-		case u.Cost > 0:
-			list = append(list, Share{Set: set, Rule: u.rule, Return: u.Return})
+		} else if u.Cost > 0 {
+			refund.units = append(refund.units, u)
 		}
 	}
 	t.units = kept
 	t.ended.Store(false) // the answer settles the rest
-	return list
+	if refund.units == nil {
+		r.End()
+		return list
+	}
+	return append(list, refund)
 }
 
-// GiveBack gives back what Unused has listed. Those before an error, which wraps
-// [ErrUndecided], were given back.
-func (e *Engine) GiveBack(ctx context.Context, list []Share) error {
+// GiveBack gives back what Unused has listed, in one call of the store if it can.
+func (e *Engine) GiveBack(ctx context.Context, list []Refund) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
-	returns := make([]core.Return, 0, len(list))
+	var returns []core.Return
 	for i := range list {
-		returns = append(returns, list[i].Return)
-	}
-	for some := range slices.Chunk(returns, core.MaxCharges) {
-		back, err := e.Store.Return(ctx, some)
-		if err != nil {
-			return fmt.Errorf("%w: give back: %w", ErrUndecided, err)
+		for _, u := range list[i].units {
+			returns = append(returns, u.Return)
 		}
-		for i := range back {
-			list[i].Returned = back[i]
+	}
+	var back []core.Returned
+	var err error
+	for some := range slices.Chunk(returns, core.MaxCharges) {
+		var answers []core.Returned
+		if answers, err = e.Store.Return(ctx, some); err != nil {
+			err = fmt.Errorf("%w: give back: %w", ErrUndecided, err)
+			break
+		}
+		back = append(back, answers...)
+		for i := range some {
 			e.Refilled(&some[i].Charge)
 		}
-		list = list[len(back):]
 	}
-	return nil
-}
-
-// Back makes the outcomes of d those after the shares of its set were given back. The
-// outcomes of d are its own afterwards.
-func (d *Decision) Back(set int, list []Share) {
-	d.Decision = d.Decision.Clone()
 	for i := range list {
-		if s := &list[i]; s.Set == set && s.Units > 0 {
-			d.Outcomes()[s.Rule] = s.Outcome
+		refund := &list[i]
+		n := min(len(refund.units), len(back))
+		refund.back, back = back[:n], back[n:]
+		if n < len(refund.units) {
+			refund.Err = err
 		}
 	}
+}
+
+// Amend makes the outcomes of d, the decision that took them, those after units were given
+// back, and reports whether any were. They are its own afterwards. The run is then held
+// again, to be taken again.
+func (b *Refund) Amend(d *Decision) (given bool) {
+	d.Decision = d.Decision.Clone()
+	for i := range b.back {
+		if b.back[i].Units > 0 {
+			d.Outcomes()[b.units[i].rule] = b.back[i].Outcome
+			c := b.units[i].Charge
+			c.Cost, c.Reserve, c.Debt = b.back[i].Units, 0, true
+			b.run.given = append(b.run.given, c)
+		}
+	}
+	if b.run.given == nil {
+		b.run.End()
+		return false
+	}
+	b.hold.Set(b.run)
+	return true
+}
+
+// TakeAgain takes what was given back of the run of h again, for a request that is served
+// after all: as a debt, whatever is left by now. It reports whether there was any.
+func (h *Hold) TakeAgain(ctx context.Context) (given bool, err error) {
+	r := h.claim(true)
+	if r == nil {
+		return false, nil
+	}
+	defer r.End()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	if _, err := core.Take(ctx, r.plan.engine.Store, r.given); err != nil {
+		return true, fmt.Errorf("%w: take again: %w", ErrUndecided, err)
+	}
+	return true, nil
 }

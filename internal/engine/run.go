@@ -21,6 +21,7 @@ type Run struct {
 	watches []uint8       // for each other ask, its rule
 	agreed  Caller        // whose terms Charges have
 	asked   bool          // whether what watches has been asked
+	given   []core.Charge // what was given back, as debts: see Hold
 
 	result  Decision
 	calling context.Context // of the calls of the store
@@ -53,7 +54,7 @@ func (r *Run) End() {
 	if r.result.plan != nil {
 		r.result = Decision{}
 	}
-	r.asked, r.calling, r.waiter.ctx = false, nil, nil
+	r.given, r.asked, r.calling, r.waiter.ctx = nil, false, nil, nil
 	if r.waiter.place.Named() { // other goroutines may still have it
 		r.waiter = waiter{}
 	}

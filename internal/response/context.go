@@ -19,14 +19,25 @@ func WithRecorder(r *http.Request, recorder *Recorder) *http.Request {
 // context and writers of theirs. Wrappers of one response share its header.
 func RecorderOf(ctx context.Context, w http.ResponseWriter) *Recorder {
 	recorder, ok := ctx.Value(recorderKey{}).(*Recorder)
-	if !ok || !same(recorder.header, w.Header()) {
+	if !ok || !Same(recorder.header, w.Header()) {
 		return nil
 	}
 	return recorder
 }
 
-// same reports whether two headers are one map.
-func same(a, b http.Header) bool { return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() }
+// Same reports whether two headers are one map.
+func Same(a, b http.Header) bool { return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() }
+
+// Timed reports whether w writes to a response of [http.TimeoutHandler], which has a header
+// of its own. If net/http gives it another name, nothing is.
+func Timed(w http.ResponseWriter) bool {
+	for ; w != nil; w = behind(w) {
+		if reflect.TypeOf(w).String() == "*http.timeoutWriter" {
+			return true
+		}
+	}
+	return false
+}
 
 // Follow returns the writer to use instead of another one, so that the Recorder sees what
 // is written to it: that one itself, unless it bypasses the Recorder.
@@ -43,7 +54,7 @@ func (w *Recorder) Follow(by http.ResponseWriter) http.ResponseWriter {
 // that has put its own writer before the Recorder may restore the one below. A writer that
 // middleware has put behind the Recorder leads to it, or has a header of its own.
 func (w *Recorder) bypassed(by http.ResponseWriter) bool {
-	if !same(by.Header(), w.Header()) {
+	if !Same(by.Header(), w.Header()) {
 		return false
 	}
 	for put := w.Writer(); by != nil; by = behind(by) {

@@ -15,6 +15,7 @@ func returns() []namedTest {
 	return []namedTest{
 		{"several at once", returnsSeveral},
 		{"one after the other", returnsInOrder},
+		{"of values", returnsValues},
 		{"of nothing", returnsNothing},
 		{"invalid", returnsInvalid},
 	}
@@ -59,6 +60,39 @@ func returnsSeveral(t *testing.T, h Harness) {
 		assert.EqualValues(t, i, given, charges[i].Quota.Algorithm)
 		assert.EqualValues(t, 19, remaining(t, h, charges[i]), charges[i].Quota.Algorithm)
 	}
+}
+
+// returnsValues gives back a value that was new. One that another request has shown, before
+// or since, stays.
+func returnsValues(t *testing.T, h Harness) {
+	h.SetTime(starts[0])
+	value := func(id uint64) []core.Charge {
+		return []core.Charge{{Policy: "policy", Rule: "r", Key: "k", Quota: core.Quota{Algorithm: core.Distinct, Limit: 9, Window: hour}, Cost: 3, ID: id}}
+	}
+	show := func(id uint64) core.Return { return returnsOf(value(id), take(t, h, "policy", value(id)...))[0] }
+	give := func(want int64, left int64, r core.Return) {
+		t.Helper()
+		assert.Equal(t, []int64{want}, giveBack(t, h, "policy", r))
+		assert.Equal(t, left, remaining(t, h, value(0)[0]))
+	}
+	known, fresh := show(1), show(2)
+	give(1, 8, fresh)
+	give(0, 8, fresh)
+	again := show(1)
+	give(0, 8, again)
+	give(0, 8, known)
+	h.SetTime(starts[0] + sec)
+	once, twice := show(3), show(3)
+	h.SetTime(starts[0] + 2*sec)
+	give(0, 7, once)
+	give(0, 7, twice)
+	asks := []core.Ask{{Charges: value(4)}, {Charges: value(4)}, {Charges: value(5)}}
+	require.NoError(t, h.Store.Take(t.Context(), asks))
+	for i, want := range []struct{ given, left int64 }{{0, 5}, {0, 5}, {1, 6}} {
+		give(want.given, want.left, returnsOf(asks[i].Charges, asks[i].Decision)[0])
+	}
+	h.SetTime(starts[0] + hour)
+	assert.EqualValues(t, 7, remaining(t, h, value(0)[0]))
 }
 
 // returnsNothing gives back units that were never taken: to an unknown key, or to
