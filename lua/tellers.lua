@@ -27,10 +27,10 @@ local function spent_of(algorithm, value, window)
       out[#out + 1] = newest - (newest - read(ticks, (i + n - 1)*width + 1)) % modulus
     end
   elseif algorithm == 1 then
-    local g = fullest_of(value, window_grids())
+    local g = fullest_of(value, window_grids().all())
     if g and g.holds > 0 then out = {g.holds, g.last} end
   elseif algorithm == 2 then
-    local g = fullest_of(value, cells_grids())
+    local g = fullest_of(value, cells_grids().all())
     if not g then return out end
     local length, keep = u56(g.value, 9), g.rule.cells + 1
     for i = keep - 1, 0, -1 do
@@ -42,7 +42,7 @@ local function spent_of(algorithm, value, window)
       end
     end
   elseif algorithm == 3 then
-    local g = fullest_of(value, counter_grids())
+    local g = fullest_of(value, counter_grids().all())
     if not g then return out end
     local current, previous, begins = u48(g.value, 9), u48(g.value, 15), g.last - g.last % g.rule.window
     if previous > 0 and begins > 0 then out = {previous, begins - 1} end
@@ -70,7 +70,7 @@ local function tell(rule, value, now, n, at, owed)
   end
   local s
   if as == algorithms[1] then
-    local kind = window_grids()
+    local kind = window_grids().all()
     local list = value and grids_of(kind, value, rule)
     if list then
       local g = list[1]
