@@ -241,7 +241,10 @@ function fixed_window.refuse(rule, k)
 end
 
 -- @debt
-function fixed_window.owe(s, n, at) return owe_grids(window_grids().all(), s, n, at) end
+function fixed_window.owe(s, n, at)
+  s.rule.grids = s.rule.grids or window_grids()
+  return owe_grids(s.rule.grids.all(), s, n, at)
+end
 
 -- @return
 function fixed_window.give_back(value, r, now)

@@ -196,7 +196,10 @@ function cells.refuse(rule, k)
 end
 
 -- @debt
-function cells.owe(s, n, at) return owe_grids(cells_grids().all(), s, n, at) end
+function cells.owe(s, n, at)
+  s.rule.grids = s.rule.grids or cells_grids()
+  return owe_grids(s.rule.grids.all(), s, n, at)
+end
 
 -- @return
 function cells.give_back(value, r, now)

@@ -170,7 +170,10 @@ function counter.refuse(rule, k)
 end
 
 -- @debt
-function counter.owe(s, n, at) return owe_grids(counter_grids().all(), s, n, at) end
+function counter.owe(s, n, at)
+  s.rule.grids = s.rule.grids or counter_grids()
+  return owe_grids(s.rule.grids.all(), s, n, at)
+end
 
 -- @return
 function counter.give_back(value, r, now)
