@@ -135,9 +135,9 @@ local function window_grids()
     local ends, count = u56(value, at + 35), u48(value, at + 42)
     rule.ends = ends
     local from, to = period(rule, now)
-    local open, extra, limit = now < ends, u48(value, at + 20), u48(value, at + 14)
-    if rule.kind ~= OWN then open = u56(value, at + 48) >= from elseif open and ends < to then to = ends end
-    if count > 0 and open then
+    local open, extra, limit = count > 0 and now < ends, u48(value, at + 20), u48(value, at + 14)
+    if rule.kind ~= OWN then open = count > 0 and u56(value, at + 48) >= from elseif open and ends < to then to = ends end
+    if open then
       count = count + n
       if count > 281474976710655 then count = 281474976710655 end
       value = sub(value, at, at + 34) .. (to == ends and sub(value, at + 35, at + 41) or be56(to))

@@ -111,7 +111,7 @@ end
 local function list_grids(s)
   s.list, s.place = grids_of(s.kind.all(), s.list, s.rule), nil
   for i = 1, #s.list do
-    if s.list[i].mine then s.mine = s.list[i] end
+    if s.list[i].mine then s.mine, s.own = s.list[i], s.list[i].value end
   end
 end
 

@@ -23,6 +23,7 @@ local IDLE_TALLY = 3600000000
 algorithms[4] = algorithms[4] or algorithms[5]
 local lacking = {} -- by key, 10 more than an algorithm of units that the script lacks
 local asked = {} -- by its index, whether a key was asked for units
+local forms = {} -- by size and first byte, the algorithm of values of this call
 local quotas = {} -- by heads that a script has written, their rules; keys that are alike share one
 
 -- the algorithm of a letter: of those with one kind of state the first
@@ -101,12 +102,19 @@ local function tallies_of(key, value)
       times = sub(value, at, at + 13), value = nil, sizes = nil, size = nil}
     at = at + 23 + size
     if size < 1 or #value < at + 2 or not quotas[t.head] and not is_head(t.head) then return nil end
-    if lacks(key, algorithm_in(t.head)) then return nil end
+    local algorithm = algorithm_in(t.head)
+    if not algorithms[algorithm] and lacks(key, algorithm) then return nil end
     size = u24(value, at)
     t.value, at = sub(value, at + 3, at + 2 + size), at + 3 + size
     if #t.value < size then return nil end
     t.sizes, t.size = sub(value, begins + 21, at - 1 - size), size
-    if size == 0 then t.value = false elseif algorithm_of(t.value) ~= algorithm_in(t.head) then return nil end
+    local form = size*256 + (byte(t.value, 1) or 0)
+    if size == 0 then
+      t.value = false
+    elseif forms[form] ~= algorithm then
+      if algorithm_of(t.value) ~= algorithm then return nil end
+      if algorithm > 0 and form % 256 ~= 120 then forms[form] = algorithm end
+    end
     list[#list + 1] = t
   end
   return #list > 0 and list or nil
@@ -176,7 +184,7 @@ end
 -- notes that the version was charged, and drops what has gone out of use
 local function join_tally(t, now)
   local own, list = t.own, t.list
-  own.used, own.times = now, nil
+  own.used, own.times = now, own.times and sub(own.times, 1, 7) .. be56(now)
   if t.head ~= own.head and burst_in(t.head) >= burst_in(own.head) then -- or the value counts for the larger one
     own.head, own.size = t.head, nil
   end
