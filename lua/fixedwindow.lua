@@ -35,10 +35,10 @@ end
 -- All units come back together, but for those above the limit that other versions took.
 local function after_windows(s, n)
   if not s.mine and not s.taken then return sooner(s, s.to - s.now) end
-  if s.ends <= s.now then return s.to - s.now end
+  if s.ends and s.ends <= s.now then return s.to - s.now end
   local limit, above = s.rule.limit, 0
-  if not s.taken then limit = s.mine.limit end
-  if s.used == 0 then return u56(s.mine.value, 8) + s.kind.span(s.rule) - s.now end
+  if not s.taken then limit = s.was end
+  if s.used == 0 then return u56(s.place and sub(s.list, s.place + 28) or s.own, 8) + s.kind.span(s.rule) - s.now end
   above = s.kind.above(s.extra or 0, s.used, limit)
   return s.to - s.now + (n > s.used + (s.extra or 0) - above and s.kind.span(s.rule) or 0)
 end
@@ -57,35 +57,44 @@ end
 
 local function encode_window(s, stamp)
   local value = s.rule.form .. be56(s.to) .. be48(s.used) .. (stamp or be56(s.now))
-  if s.list then return encode_grids(s, value, s.to - s.now) end
+  if s.list then
+    if s.place then
+      local all, life = s.kind.encode(s, value, s.to - s.now, stamp)
+      if all then return all, life end
+    end
+    return encode_grids(s, value, s.to - s.now)
+  end
   return value, s.to - s.now
 end
 
 local fixed_window
 
 -- @rare
+-- how long a window with the mark of a value may be, and its kind
+local function window_of(value)
+  local n = u48(value, 2)
+  local kind = n % 4
+  if kind > ALIGNED then return ({3600000000, 93600000000, 612000000000, 2685600000000})[(n - kind)/4 % 4 + 1], kind end
+  return (n - kind) / 4, kind
+end
+
+-- @rare
 -- what grids.lua needs
 local function window_grids()
-  local as = {outlook = nil, span = nil, above = nil, grid = nil, fill = nil, add = nil, owes = nil, give = nil} -- reserves space
+  local as = {rules = {}, all = nil, mark = nil, own = nil, rule = nil, bump = nil, resume = nil, outlook = nil, decode = nil,
+    encode = nil, span = nil, above = nil} -- reserves space
 
-  -- how long a window with a mark may be, and its kind
-  local function window_of(value)
-    local n = u48(value, 2)
-    local kind = n % 4
-    if kind > ALIGNED then return ({3600000000, 93600000000, 612000000000, 2685600000000})[(n - kind)/4 % 4 + 1], kind end
-    return (n - kind) / 4, kind
+  function as.mark(value, at) return sub(value, at + 26, at + 34) end
+
+  function as.own(rule)
+    rule.size, rule.span = 55, window_of(rule.form)
+    return '\0\27' .. rule.form
   end
 
-  function as.outlook(s)
-    local used = s.used + (s.extra or 0)
-    s.more, s.reset = 0, 0
-    if used == s.used and used > 0 and used <= (s.taken and s.rule.limit or s.mine and s.mine.limit or 0) then
-      s.more = s.to - s.now
-      s.reset = s.more
-    elseif used > 0 then
-      s.more = window_after(s, s.room < 0 and 1 - s.room or 1)
-      s.reset = window_after(s, used)
-    end
+  function as.rule(value, at)
+    if #value < at + 54 or sub(value, at + 26, at + 28) ~= '\0\27u' then return nil end
+    local window, kind = window_of(sub(value, at + 28, at + 34))
+    return window > 0 and window <= 31622400000000 and {window = window, kind = kind, span = window, size = 55, ends = nil}
   end
 
   function as.span(rule) return (window_of(rule.form)) end
@@ -95,44 +104,97 @@ local function window_grids()
     return math.min(math.max(0, extra + count - limit), limit)
   end
 
-  function as.grid(value, rule)
-    if #value ~= 27 or byte(value, 1) ~= 117 then return nil end
-    local window, kind = window_of(value)
-    if window < 1 or window > 31622400000000 then return nil end
-    local form, ends, count = sub(value, 1, 7), u56(value, 8), u48(value, 15)
-    return {value = value, rule = {as = fixed_window, limit = 0, window = window, kind = kind, ends = ends, form = form},
-      mine = form == rule.form, last = u56(value, 21), ends = count > 0 and ends or 0, span = window, holds = count, came = nil, used = nil}
+  -- what the window of the grid at a place leaves above its limit, when it has passed
+  local function left(value, at, span, now)
+    local count = u48(value, at + 42)
+    if count == 0 or now >= u56(value, at + 35) + span then return 0 end
+    return as.above(u48(value, at + 20), count, u48(value, at + 14))
   end
 
-  -- A window of the key's own began with the last unit.
-  function as.fill(g, rule, at)
-    return rule.form .. be56(at + window_of(rule.form)) .. sub(g.value, 15, 20) .. be56(at)
-  end
-
-  function as.add(s, n, at)
-    if s.rule.kind == OWN and s.used == 0 then s.to = at + s.rule.window end
-    s.used = math.min(s.used + n, 281474976710655)
-  end
-
-  function as.owes(s, at)
-    local rule = s.rule
-    if rule.kind == OWN or rule.kind > ALIGNED and not rule.periods then return s.now - at < rule.window end
-    return at >= period(rule, s.now)
-  end
-
-  -- Gives back to the window that the units were taken in, while it lasts.
-  function as.give(g, r, now)
-    local value, count = g.value, u48(g.value, 15)
-    local to = u56(value, 8)
-    local from = to - g.rule.window
-    if g.rule.kind > ALIGNED then
-      if not g.mine then return 0 end -- it may have been in another period
-      from, to = period(r, now)
-      if not from then return nil, WRONG_CLOCK end
+  function as.outlook(s)
+    local used = s.used + (s.extra or 0)
+    s.more, s.reset = 0, 0
+    if used == s.used and used > 0 and used <= (s.taken and s.rule.limit or s.was or 0) then
+      s.more = s.to - s.now
+      s.reset = s.more
+    elseif used > 0 then
+      s.more = window_after(s, s.room < 0 and 1 - s.room or 1)
+      s.reset = window_after(s, used)
     end
-    if r.at < from or r.at > now or now >= to or g.last < from or g.last >= to then return 0 end
-    local given = math.min(r.cost, count)
-    return given, sub(value, 1, 14) .. be48(count - given) .. sub(value, 21)
+  end
+
+  function as.resume(s)
+    local value, at = s.list, s.place
+    s.extra, s.was = u48(value, at + 20), u48(value, at + 14)
+    if s.used == 0 then s.extra = left(value, at, s.rule.span, s.now) end
+    s.room = s.room - s.extra
+    as.outlook(s)
+  end
+
+  function as.bump(value, at, rule, n, now, stamp)
+    local ends, count = u56(value, at + 35), u48(value, at + 42)
+    rule.ends = ends
+    local from, to = period(rule, now)
+    local open, extra, limit = count > 0 and now < ends, u48(value, at + 20), u48(value, at + 14)
+    if rule.kind ~= OWN then open = count > 0 and u56(value, at + 48) >= from elseif open and ends < to then to = ends end
+    if open then
+      count = count + n
+      if count > 281474976710655 then count = 281474976710655 end
+      value = sub(value, at, at + 34) .. (to == ends and sub(value, at + 35, at + 41) or be56(to))
+    else
+      extra, count = left(value, at, rule.span, now), n
+      value = sub(value, at, at + 19) .. be48(extra) .. sub(value, at + 26, at + 34) .. be56(to)
+    end
+    if extra + count > limit and limit > 0 then return value .. be48(count) .. stamp, to - now + rule.span end
+    return value .. be48(count) .. stamp, to - now
+  end
+
+  by_own_grid(as)
+
+  function as.all()
+    if as.grid then return as end
+
+    function as.grid(value, rule)
+      if #value ~= 27 or byte(value, 1) ~= 117 then return nil end
+      local window, kind = window_of(value)
+      if window < 1 or window > 31622400000000 then return nil end
+      local form, ends, count = sub(value, 1, 7), u56(value, 8), u48(value, 15)
+      return {value = value, rule = {as = fixed_window, limit = 0, window = window, kind = kind, ends = ends, form = form},
+        mine = form == rule.form, last = u56(value, 21), ends = count > 0 and ends or 0, span = window, holds = count, came = nil, used = nil}
+    end
+
+    -- A window of the key's own began with the last unit.
+    function as.fill(g, rule, at)
+      return rule.form .. be56(at + window_of(rule.form)) .. sub(g.value, 15, 20) .. be56(at)
+    end
+
+    function as.add(s, n, at)
+      if s.rule.kind == OWN and s.used == 0 then s.to = at + s.rule.window end
+      s.used = math.min(s.used + n, 281474976710655)
+    end
+
+    function as.owes(s, at)
+      local rule = s.rule
+      if rule.kind == OWN or rule.kind > ALIGNED and not rule.periods then return s.now - at < rule.window end
+      return at >= period(rule, s.now)
+    end
+
+    -- Gives back to the window that the units were taken in, while it lasts.
+    function as.give(g, r, now)
+      local value, count = g.value, u48(g.value, 15)
+      local to = u56(value, 8)
+      local from = to - g.rule.window
+      if g.rule.kind > ALIGNED then
+        if not g.mine then return 0 end -- it may have been in another period
+        from, to = period(r, now)
+        if not from then return nil, WRONG_CLOCK end
+      end
+      if r.at < from or r.at > now or now >= to or g.last < from or g.last >= to then return 0 end
+      local given = math.min(r.cost, count)
+      return given, sub(value, 1, 14) .. be48(count - given) .. sub(value, 21)
+    end
+
+    return as
   end
 
   return as
@@ -145,7 +207,7 @@ local function decode_window(value, rule, now)
   if value then
     if #value ~= 27 or sub(value, 1, 7) ~= rule.form then
       rule.grids = rule.grids or window_grids()
-      return decode_grids(rule.grids, value, rule, now)
+      return rule.grids.decode(value, rule, now)
     end
     local count = u48(value, 15)
     if count > 0 and rule.kind == OWN then
@@ -179,11 +241,14 @@ function fixed_window.refuse(rule, k)
 end
 
 -- @debt
-function fixed_window.owe(s, n, at) return owe_grids(window_grids(), s, n, at) end
+function fixed_window.owe(s, n, at)
+  s.rule.grids = s.rule.grids or window_grids()
+  return owe_grids(s.rule.grids.all(), s, n, at)
+end
 
 -- @return
 function fixed_window.give_back(value, r, now)
-  if #value ~= 27 or sub(value, 1, 7) ~= r.form then return give_back_grids(window_grids(), value, r, now) end
+  if #value ~= 27 or sub(value, 1, 7) ~= r.form then return give_back_grids(window_grids().all(), value, r, now) end
   local to = u56(value, 8)
   local from = to - r.window
   if r.kind > ALIGNED then

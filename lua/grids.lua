@@ -27,6 +27,19 @@
 --
 -- The rule of a grid has the limit 0, and its state no outlook.
 --
+-- Almost always, a version has its grid already, and decides by that alone: tables of all
+-- grids would cost more than its decision. A function of the algorithm returns a table of
+-- what is needed for this. Those above are in it when its function `all` was called, but
+-- for outlook, above and span:
+--
+--   rules                 empty: those of other grids, by what all that cut time alike have
+--   mark(value, at)       that, of the grid at a place of a value
+--   own(rule)             that of the rule; fills in rule.size, with its times, and rule.span
+--   rule(value, at)       the same of the grid at a place, as its rule; or nil if it is not sound
+--   resume(s)             optional: what the period before leaves
+--   bump(value, at, rule, n, now, stamp)   the grid with n units more, and its times; and the
+--                         us that it matters; or nil if that needs a table of it
+--
 -- @needs small.lua
 -- @value x 109 1
 
@@ -85,12 +98,81 @@ local function decode_grids(kind, value, rule, now)
   if not s then return nil, wrong end
   s.kind, s.list, s.mine, s.ends, s.own = kind, list, mine, ends, own
   if mine and kind.above then
-    s.extra = mine.extra
+    s.extra, s.was = mine.extra, mine.limit
     if s.used == 0 then s.extra = carried(kind, mine, now) end
     s.room = s.room - s.extra
   end
   kind.outlook(s)
   return s
+end
+
+-- @rare
+-- tables of the grids of a state that was decoded by its own alone
+local function list_grids(s)
+  s.list, s.place = grids_of(s.kind.all(), s.list, s.rule), nil
+  for i = 1, #s.list do
+    if s.list[i].mine then s.mine, s.own = s.list[i], s.list[i].value end
+  end
+end
+
+-- @rare
+-- gives the table of an algorithm its decode, and its encode for states that have a place
+local function by_own_grid(as)
+  -- The list of a state is the value then, and its place says where its grid is.
+  function as.decode(value, rule, now)
+    local at, place, other, mark, rules, own = 2, nil, false, as.mark, as.rules, rule.own
+    if not own then
+      own = as.own(rule)
+      rule.own = own
+    end
+    while at < #value do
+      local m = mark(value, at)
+      if m == own then
+        place, at = at, at + rule.size
+      else
+        other = rules[m]
+        if not other then
+          other = as.rule(value, at)
+          if not other then break end
+          rules[m] = other
+        end
+        at = at + other.size
+      end
+    end
+    if place and other and at == #value + 1 then
+      local s = rule.as.decode(sub(value, place + 28, place + rule.size - 1), rule, now)
+      if s then
+        s.kind, s.list, s.place, s.mine = as, value, place, true
+        if as.resume then as.resume(s) end
+        return s
+      end
+    end
+    return decode_grids(as.all(), value, rule, now)
+  end
+
+  function as.encode(s, value, life, stamp)
+    if not s.taken or s.owed then return nil end
+    local rule, whole, now, at, out = s.rule, s.list, s.now, 2, 'x'
+    stamp = stamp or be56(now)
+    rule.bytes = rule.bytes or be48(rule.limit)
+    while at < #whole do
+      local text, matters, other, idle = nil, life, rule, IDLE_GRID
+      if at == s.place then
+        text = sub(whole, at, at + 6) .. stamp .. rule.bytes ..
+          (s.extra and s.extra > 0 and be48(s.extra) or '\0\0\0\0\0\0') .. sub(whole, at + 26, at + 27) .. value
+      else
+        other, idle = as.rules[as.mark(whole, at)], u56(whole, at + 7) - now + IDLE_GRID
+        if idle + 2*other.span <= 0 then return nil end -- it goes
+        text, matters = as.bump(whole, at, other, s.taken, now, stamp)
+        if not text then return nil end
+      end
+      idle = idle + 2*other.span
+      if matters > life then life = matters end
+      if idle > life then life = idle end
+      out, at = out .. text, at + other.size
+    end
+    return out, life
+  end
 end
 
 -- @rare
@@ -116,6 +198,7 @@ end
 -- @rare
 -- the value of all grids of a key, given that of the rule, and the us for which it is kept
 local function encode_grids(s, value, life)
+  if s.place then list_grids(s) end
   local as, kind, list, mine, now = s.rule.as, s.kind, s.list, s.mine, s.now
   if s.taken or s.joins then
     if not mine then
@@ -174,6 +257,7 @@ end
 -- @debt
 -- Takes units from all grids in which they count.
 local function owe_grids(kind, s, n, at)
+  if s.place then list_grids(s) end
   local list, mine = s.list, kind.owes(s, at)
   local counts = mine
   if list then

@@ -25,6 +25,7 @@ local function on_tally(t, command, a, b, c)
   end
 end
 
+-- @rare
 -- MGET, or with count the number of keys that exist
 local function read_each(list, count)
   local out, n = {}, 0

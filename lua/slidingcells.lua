@@ -38,7 +38,14 @@ end
 local function encode_cells(s, stamp)
   local out = {'v', stamp or be56(s.now), be56(s.length)}
   for i = 1, s.keep do out[#out + 1] = be48(s.counts[i]) end
-  if s.list then return encode_grids(s, table.concat(out), (s.cell + s.keep)*s.length - s.now) end
+  if s.list then
+    local life = (s.cell + s.keep)*s.length - s.now
+    if s.place then
+      local all, kept = s.kind.encode(s, table.concat(out), life, stamp)
+      if all then return all, kept end
+    end
+    return encode_grids(s, table.concat(out), life)
+  end
   return table.concat(out), (s.cell + s.keep)*s.length - s.now
 end
 
@@ -47,60 +54,96 @@ local cells
 -- @rare
 -- what grids.lua needs
 local function cells_grids()
-  local as = {outlook = nil, span = nil, grid = nil, fill = nil, add = nil, owes = nil, give = nil} -- reserves space
+  local as = {rules = {}, all = nil, mark = nil, own = nil, rule = nil, bump = nil, decode = nil, encode = nil} -- reserves space
 
-  as.outlook = cells_outlook
+  function as.mark(value, at) return sub(value, at + 26, at + 28) .. sub(value, at + 36, at + 42) end
 
-  function as.span(rule) return (rule.cells + 1)*ceildiv(rule.window, rule.cells) end
+  function as.own(rule)
+    local keep, length = rule.cells + 1, ceildiv(rule.window, rule.cells)
+    rule.size, rule.span = 43 + 6*keep, keep*length
+    return sub(be24(15 + 6*keep), 2) .. 'v' .. be56(length)
+  end
 
-  function as.grid(value, rule)
-    local n = (#value - 15) / 6
-    if n < 3 or n % 1 ~= 0 or byte(value, 1) ~= 118 then return nil end
-    local last, length, ends = u56(value, 2), u56(value, 9), 0
-    if length < 1 or length > 31622400000000 then return nil end
-    local newest = floordiv(last, length)
-    for i = 0, n - 1 do
-      if newest >= i and u48(value, 16 + 6*i) > 0 then
-        ends = (newest - i + n)*length
-        break
-      end
+  function as.rule(value, at)
+    local size = #value > at + 42 and byte(value, at + 26)*256 + byte(value, at + 27) or 0
+    local keep, length = (size - 15) / 6, size > 32 and u56(value, at + 36) or 0
+    if keep % 1 ~= 0 or #value < at + 27 + size or byte(value, at + 28) ~= 118 or length < 1 or length > 31622400000000 then return nil end
+    return {keep = keep, length = length, span = keep*length, size = 28 + size}
+  end
+
+  function as.bump(value, at, rule, n, now, stamp)
+    local length, keep, last, first, count = rule.length, rule.keep, u56(value, at + 29), at + 43, 0
+    local later = floordiv(now, length) - floordiv(last, length)
+    for i = first, first + 6*keep - 6, 6 do
+      if byte(value, i) > 0 then return nil end -- the sum might be too large
     end
-    return {value = value, rule = {as = cells, limit = 0, cells = n - 1, window = length*(n - 1)}, last = last, ends = ends,
-      span = n*length, holds = n*length, mine = n == rule.cells + 1 and length == ceildiv(rule.window, rule.cells), came = nil, used = nil}
+    if later < 0 or n > 1099511627775 then return nil end
+    if later == 0 then count = u48(value, first) elseif later > keep then later = keep end
+    local head = sub(value, at, at + 28) .. stamp .. sub(value, at + 36, at + 42) .. be48(count + n)
+    if later < 2 then return head .. sub(value, first + 6 - 6*later, first + 6*(keep - later) - 1), (floordiv(now, length) + keep)*length - now end
+    return head .. rep('\0', 6*later - 6) .. sub(value, first, first + 6*(keep - later) - 1), (floordiv(now, length) + keep)*length - now
   end
 
-  -- A cell that spans several of the new ones counts in the last.
-  function as.fill(g, rule, at)
-    local value, keep, length, counts = g.value, rule.cells + 1, ceildiv(rule.window, rule.cells), {}
-    local old = u56(value, 9)
-    local newest, cell = floordiv(g.last, old), floordiv(at, length)
-    for i = 1, keep do counts[i] = 0 end
-    for i = 0, (#value - 15)/6 - 1 do
-      local to = floordiv(math.min((newest - i + 1)*old - 1, at), length)
-      if newest - i >= 0 and to > cell - keep then
-        counts[cell - to + 1] = counts[cell - to + 1] + u48(value, 16 + 6*i)
+  by_own_grid(as)
+
+  function as.all()
+    if as.grid then return as end
+
+    as.outlook = cells_outlook
+
+    function as.span(rule) return (rule.cells + 1)*ceildiv(rule.window, rule.cells) end
+
+    function as.grid(value, rule)
+      local n = (#value - 15) / 6
+      if n < 3 or n % 1 ~= 0 or byte(value, 1) ~= 118 then return nil end
+      local last, length, ends = u56(value, 2), u56(value, 9), 0
+      if length < 1 or length > 31622400000000 then return nil end
+      local newest = floordiv(last, length)
+      for i = 0, n - 1 do
+        if newest >= i and u48(value, 16 + 6*i) > 0 then
+          ends = (newest - i + n)*length
+          break
+        end
       end
+      return {value = value, rule = {as = cells, limit = 0, cells = n - 1, window = length*(n - 1)}, last = last, ends = ends,
+        span = n*length, holds = n*length, mine = n == rule.cells + 1 and length == ceildiv(rule.window, rule.cells), came = nil, used = nil}
     end
-    for i = 1, keep do counts[i] = be48(math.min(counts[i], 281474976710655)) end
-    return 'v' .. be56(at) .. be56(length) .. table.concat(counts)
-  end
 
-  function as.add(s, n, at)
-    local i = s.cell - floordiv(at, s.length) + 1
-    s.counts[i] = s.counts[i] + math.max(0, math.min(n, 281474976710655 - s.used))
-  end
+    -- A cell that spans several of the new ones counts in the last.
+    function as.fill(g, rule, at)
+      local value, keep, length, counts = g.value, rule.cells + 1, ceildiv(rule.window, rule.cells), {}
+      local old = u56(value, 9)
+      local newest, cell = floordiv(g.last, old), floordiv(at, length)
+      for i = 1, keep do counts[i] = 0 end
+      for i = 0, (#value - 15)/6 - 1 do
+        local to = floordiv(math.min((newest - i + 1)*old - 1, at), length)
+        if newest - i >= 0 and to > cell - keep then
+          counts[cell - to + 1] = counts[cell - to + 1] + u48(value, 16 + 6*i)
+        end
+      end
+      for i = 1, keep do counts[i] = be48(math.min(counts[i], 281474976710655)) end
+      return 'v' .. be56(at) .. be56(length) .. table.concat(counts)
+    end
 
-  function as.owes(s, at) return floordiv(at, s.length) > s.cell - s.keep end
+    function as.add(s, n, at)
+      local i = s.cell - floordiv(at, s.length) + 1
+      s.counts[i] = s.counts[i] + math.max(0, math.min(n, 281474976710655 - s.used))
+    end
 
-  -- Gives back to the cell that the units were taken in, while it counts.
-  function as.give(g, r, now)
-    local value, length, keep = g.value, u56(g.value, 9), g.rule.cells + 1
-    local cell, newest = floordiv(r.at, length), floordiv(g.last, length)
-    if r.at > now or cell <= floordiv(now, length) - keep or cell > newest or cell <= newest - keep then return 0 end
-    local place = 16 + 6*(newest - cell)
-    local count = u48(value, place)
-    local given = math.min(r.cost, count)
-    return given, sub(value, 1, place - 1) .. be48(count - given) .. sub(value, place + 6)
+    function as.owes(s, at) return floordiv(at, s.length) > s.cell - s.keep end
+
+    -- Gives back to the cell that the units were taken in, while it counts.
+    function as.give(g, r, now)
+      local value, length, keep = g.value, u56(g.value, 9), g.rule.cells + 1
+      local cell, newest = floordiv(r.at, length), floordiv(g.last, length)
+      if r.at > now or cell <= floordiv(now, length) - keep or cell > newest or cell <= newest - keep then return 0 end
+      local place = 16 + 6*(newest - cell)
+      local count = u48(value, place)
+      local given = math.min(r.cost, count)
+      return given, sub(value, 1, place - 1) .. be48(count - given) .. sub(value, place + 6)
+    end
+
+    return as
   end
 
   return as
@@ -115,7 +158,7 @@ local function decode_cells(value, rule, now)
   if value then
     if #value ~= 15 + 6*keep or byte(value, 1) ~= 118 or u56(value, 9) ~= length then
       rule.grids = rule.grids or cells_grids()
-      return decode_grids(rule.grids, value, rule, now)
+      return rule.grids.decode(value, rule, now)
     end
     local newest = u56(value, 2)
     newest = (newest - newest % length) / length
@@ -153,13 +196,16 @@ function cells.refuse(rule, k)
 end
 
 -- @debt
-function cells.owe(s, n, at) return owe_grids(cells_grids(), s, n, at) end
+function cells.owe(s, n, at)
+  s.rule.grids = s.rule.grids or cells_grids()
+  return owe_grids(s.rule.grids.all(), s, n, at)
+end
 
 -- @return
 function cells.give_back(value, r, now)
   local keep, length = r.cells + 1, ceildiv(r.window, r.cells)
   if #value ~= 15 + 6*keep or byte(value, 1) ~= 118 or u56(value, 9) ~= length then
-    return give_back_grids(cells_grids(), value, r, now)
+    return give_back_grids(cells_grids().all(), value, r, now)
   end
   local at = r.at
   local cell = floordiv(at, length)

@@ -38,7 +38,13 @@ end
 
 local function encode_counter(s, stamp)
   local value = 'w' .. (stamp or be56(s.now)) .. be48(s.current) .. be48(s.previous) .. be48(s.rule.window)
-  if s.list then return encode_grids(s, value, s.left + s.rule.window) end
+  if s.list then
+    if s.place then
+      local all, life = s.kind.encode(s, value, s.left + s.rule.window, stamp)
+      if all then return all, life end
+    end
+    return encode_grids(s, value, s.left + s.rule.window)
+  end
   return value, s.left + s.rule.window
 end
 
@@ -47,53 +53,86 @@ local counter
 -- @rare
 -- what grids.lua needs
 local function counter_grids()
-  local as = {outlook = nil, span = nil, grid = nil, fill = nil, add = nil, owes = nil, give = nil} -- reserves space
+  local as = {rules = {}, all = nil, mark = nil, own = nil, rule = nil, bump = nil, decode = nil, encode = nil} -- reserves space
 
-  as.outlook = counter_outlook
+  function as.mark(value, at) return sub(value, at + 26, at + 28) .. sub(value, at + 48, at + 53) end
 
-  function as.span(rule) return 2*rule.window end
-
-  function as.grid(value, rule)
-    if #value ~= 26 or byte(value, 1) ~= 119 then return nil end
-    local last, window, sum = u56(value, 2), u48(value, 21), u48(value, 9) + u48(value, 15)
-    if window < 1 or window > 31622400000000 or sum >= 281474976710656 then return nil end
-    return {value = value, rule = {as = counter, limit = 0, window = window}, mine = window == rule.window, last = last,
-      ends = sum > 0 and (floordiv(last, window) + 2)*window or 0, span = 2*window, holds = window, came = nil, used = nil}
+  function as.own(rule)
+    rule.size, rule.span = 54, 2*rule.window
+    return '\0\26w' .. be48(rule.window)
   end
 
-  -- The units of a window count at its end.
-  function as.fill(g, rule, at)
-    local value, counts, begins = g.value, {0, 0}, g.last - g.last % g.rule.window
-    local function add(when, n)
-      local i = floordiv(at, rule.window) - floordiv(when, rule.window) + 1
-      if i <= 2 then counts[i] = counts[i] + n end
+  function as.rule(value, at)
+    if #value < at + 53 or sub(value, at + 26, at + 28) ~= '\0\26w' then return nil end
+    local window = u48(value, at + 48)
+    return window > 0 and window <= 31622400000000 and {window = window, span = 2*window, size = 54}
+  end
+
+  function as.bump(value, at, rule, n, now, stamp)
+    local window, last, current, previous = rule.window, u56(value, at + 29), u48(value, at + 36), u48(value, at + 42)
+    local begins = now - now % window
+    local matters = begins + 2*window - now
+    if current + previous + n >= 281474976710656 or last >= begins + window then return nil end
+    if last >= begins then
+      return sub(value, at, at + 28) .. stamp .. be48(current + n) .. sub(value, at + 42, at + 53), matters
     end
-    add(at, u48(value, 9))
-    if begins > 0 then add(math.min(begins - 1, at), u48(value, 15)) end
-    return 'w' .. be56(at) .. be48(counts[1]) .. be48(counts[2]) .. be48(rule.window)
+    return sub(value, at, at + 28) .. stamp .. be48(n) ..
+      (last >= begins - window and sub(value, at + 36, at + 41) or '\0\0\0\0\0\0') .. sub(value, at + 48, at + 53), matters
   end
 
-  function as.add(s, n, at)
-    n = math.min(n, 281474976710655 - s.current - s.previous)
-    if floordiv(at, s.rule.window) == s.at then s.current = s.current + n else s.previous = s.previous + n end
-  end
+  by_own_grid(as)
 
-  function as.owes(s, at) return s.at - floordiv(at, s.rule.window) <= 1 end
+  function as.all()
+    if as.grid then return as end
 
-  -- Gives back to the window that the units were taken in, if it is the current or
-  -- the previous one.
-  function as.give(g, r, now)
-    local value, window, current, previous = g.value, g.rule.window, u48(g.value, 9), u48(g.value, 15)
-    local index, mine, given = floordiv(g.last, window), floordiv(r.at, window), 0
-    if r.at > now or floordiv(now, window) - mine > 1 then return 0 end
-    if mine == index then
-      given = math.min(r.cost, current)
-      current = current - given
-    elseif mine == index - 1 then
-      given = math.min(r.cost, previous)
-      previous = previous - given
+    as.outlook = counter_outlook
+
+    function as.span(rule) return 2*rule.window end
+
+    function as.grid(value, rule)
+      if #value ~= 26 or byte(value, 1) ~= 119 then return nil end
+      local last, window, sum = u56(value, 2), u48(value, 21), u48(value, 9) + u48(value, 15)
+      if window < 1 or window > 31622400000000 or sum >= 281474976710656 then return nil end
+      return {value = value, rule = {as = counter, limit = 0, window = window}, mine = window == rule.window, last = last,
+        ends = sum > 0 and (floordiv(last, window) + 2)*window or 0, span = 2*window, holds = window, came = nil, used = nil}
     end
-    return given, sub(value, 1, 8) .. be48(current) .. be48(previous) .. sub(value, 21)
+
+    -- The units of a window count at its end.
+    function as.fill(g, rule, at)
+      local value, counts, begins = g.value, {0, 0}, g.last - g.last % g.rule.window
+      local function add(when, n)
+        local i = floordiv(at, rule.window) - floordiv(when, rule.window) + 1
+        if i <= 2 then counts[i] = counts[i] + n end
+      end
+      add(at, u48(value, 9))
+      if begins > 0 then add(math.min(begins - 1, at), u48(value, 15)) end
+      return 'w' .. be56(at) .. be48(counts[1]) .. be48(counts[2]) .. be48(rule.window)
+    end
+
+    function as.add(s, n, at)
+      n = math.min(n, 281474976710655 - s.current - s.previous)
+      if floordiv(at, s.rule.window) == s.at then s.current = s.current + n else s.previous = s.previous + n end
+    end
+
+    function as.owes(s, at) return s.at - floordiv(at, s.rule.window) <= 1 end
+
+    -- Gives back to the window that the units were taken in, if it is the current or
+    -- the previous one.
+    function as.give(g, r, now)
+      local value, window, current, previous = g.value, g.rule.window, u48(g.value, 9), u48(g.value, 15)
+      local index, mine, given = floordiv(g.last, window), floordiv(r.at, window), 0
+      if r.at > now or floordiv(now, window) - mine > 1 then return 0 end
+      if mine == index then
+        given = math.min(r.cost, current)
+        current = current - given
+      elseif mine == index - 1 then
+        given = math.min(r.cost, previous)
+        previous = previous - given
+      end
+      return given, sub(value, 1, 8) .. be48(current) .. be48(previous) .. sub(value, 21)
+    end
+
+    return as
   end
 
   return as
@@ -107,7 +146,7 @@ local function decode_counter(value, rule, now)
   if value then
     if #value ~= 26 or byte(value, 1) ~= 119 or u48(value, 21) ~= window then
       rule.grids = rule.grids or counter_grids()
-      return decode_grids(rule.grids, value, rule, now)
+      return rule.grids.decode(value, rule, now)
     end
     local index, current, previous = floordiv(u56(value, 2), window), u48(value, 9), u48(value, 15)
     if current + previous >= 281474976710656 then return nil end -- no limit is as large
@@ -131,7 +170,10 @@ function counter.refuse(rule, k)
 end
 
 -- @debt
-function counter.owe(s, n, at) return owe_grids(counter_grids(), s, n, at) end
+function counter.owe(s, n, at)
+  s.rule.grids = s.rule.grids or counter_grids()
+  return owe_grids(s.rule.grids.all(), s, n, at)
+end
 
 -- @return
 function counter.give_back(value, r, now)
@@ -140,7 +182,7 @@ function counter.give_back(value, r, now)
     current = u48(value, 9)
     previous = u48(value, 15)
   end
-  if current + previous < 1 or current + previous >= 281474976710656 then return give_back_grids(counter_grids(), value, r, now) end
+  if current + previous < 1 or current + previous >= 281474976710656 then return give_back_grids(counter_grids().all(), value, r, now) end
   local mine = floordiv(r.at, window)
   local given = 0
   local behind = floordiv(u56(value, 2), window) - mine

@@ -23,6 +23,8 @@ local IDLE_TALLY = 3600000000
 algorithms[4] = algorithms[4] or algorithms[5]
 local lacking = {} -- by key, 10 more than an algorithm of units that the script lacks
 local asked = {} -- by its index, whether a key was asked for units
+local forms = {} -- by size and first byte, the algorithm of values of this call
+local quotas = {} -- by heads that a script has written, their rules; keys that are alike share one
 
 -- the algorithm of a letter: of those with one kind of state the first
 local function algorithm_by(letter)
@@ -56,12 +58,15 @@ local function counts_units(algorithm) return algorithm < 7 end
 
 -- the rule of a head
 local function rule_of(head)
-  local rule = {as = algorithms[algorithm_in(head)], limit = u48(head, 9), window = u48(head, 15)}
+  local rule = quotas[head]
+  if rule then return rule end
+  rule = {as = algorithms[algorithm_in(head)], limit = u48(head, 9), window = u48(head, 15)}
   rule.short, rule.capacity = rule.window < 4294967296, rule.limit
   local prepare = rule.as['prepare']
   if prepare then prepare(rule, sub(head, 21)) end
   rule.as = algorithms[algorithm_in(head)] -- and not that of large logs
   if rule.periods then rule.periods, rule.ends = nil, 0 end -- a calendar is not known here
+  quotas[head] = rule
   return rule
 end
 
@@ -73,6 +78,7 @@ end
 
 local function goes(t) return t.used + IDLE_TALLY + 2*(#t.head > 1 and u56(t.head, 2) or 0) end
 
+-- @rare
 -- whether a head is that of a quota, or says the algorithm of what counts no units
 local function is_head(head)
   local a, params = byte(head, 1), sub(head, 21)
@@ -91,20 +97,30 @@ local function tallies_of(key, value)
   local list, at = {}, 2
   while at <= #value do
     if #value < at + 26 then return nil end
-    local t = {came = u56(value, at), used = u56(value, at + 7), ends = u56(value, at + 14)}
-    local size = byte(value, at + 21)*256 + byte(value, at + 22)
-    t.head, at = sub(value, at + 23, at + 22 + size), at + 23 + size
-    if size < 1 or #value < at + 2 or not is_head(t.head) then return nil end
-    if lacks(key, algorithm_in(t.head)) then return nil end
+    local begins, size = at, byte(value, at + 21)*256 + byte(value, at + 22)
+    local t = {came = u56(value, at), used = u56(value, at + 7), ends = u56(value, at + 14), head = sub(value, at + 23, at + 22 + size),
+      times = sub(value, at, at + 13), value = nil, sizes = nil, size = nil}
+    at = at + 23 + size
+    if size < 1 or #value < at + 2 or not quotas[t.head] and not is_head(t.head) then return nil end
+    local algorithm = algorithm_in(t.head)
+    if not algorithms[algorithm] and lacks(key, algorithm) then return nil end
     size = u24(value, at)
     t.value, at = sub(value, at + 3, at + 2 + size), at + 3 + size
     if #t.value < size then return nil end
-    if size == 0 then t.value = false elseif algorithm_of(t.value) ~= algorithm_in(t.head) then return nil end
+    t.sizes, t.size = sub(value, begins + 21, at - 1 - size), size
+    local form = size*256 + (byte(t.value, 1) or 0)
+    if size == 0 then
+      t.value = false
+    elseif forms[form] ~= algorithm then
+      if algorithm_of(t.value) ~= algorithm then return nil end
+      if algorithm > 0 and form % 256 ~= 120 then forms[form] = algorithm end
+    end
     list[#list + 1] = t
   end
   return #list > 0 and list or nil
 end
 
+-- @rare
 -- what a tally that comes begins with
 local function filled(t, head, now)
   local from, longest, window = t.before, -1, u48(head, 15)
@@ -125,14 +141,16 @@ local function filled(t, head, now)
 end
 
 local function open_tally(key, head, now)
-  local first = server.pcall('GETRANGE', key, '0', '0')
-  if type(first) == 'table' or first == '' then return end -- no value, or no string: as if there were no tallies
-  local mine = algorithm_in(head)
+  local value = server.pcall('GETRANGE', key, '0', '1023') -- or a long ring would be copied
+  if type(value) == 'table' or value == '' then return end -- no value, or no string: as if there were no tallies
+  local mine, first = algorithm_in(head), sub(value, 1, 1)
   if first ~= 'y' and first ~= 'x' and algorithm_by(first) == mine then return end
-  local value, t = server.call('GET', key), {key = key, head = head, list = {}, life = 0}
+  if #value == 1024 then value = server.call('GET', key) end
+  local t = {key = key, head = head, list = nil, life = 0, value = nil, own = nil, before = nil, written = nil}
   if first == 'y' then
     t.list = tallies_of(key, value)
   else
+    t.list = {}
     local place = first == 'x' and 30 or 1
     if lacks(key, algorithm_by(sub(value, place, place))) then return end
     local algorithm = algorithm_of(value)
@@ -166,8 +184,10 @@ end
 -- notes that the version was charged, and drops what has gone out of use
 local function join_tally(t, now)
   local own, list = t.own, t.list
-  own.used = now
-  if burst_in(t.head) >= burst_in(own.head) then own.head = t.head end -- or the value counts for the larger one
+  own.used, own.times = now, own.times and sub(own.times, 1, 7) .. be56(now)
+  if t.head ~= own.head and burst_in(t.head) >= burst_in(own.head) then -- or the value counts for the larger one
+    own.head, own.size = t.head, nil
+  end
   if own.comes then
     if t.before and not counts_units(t.before.algorithm) then
       local left = server.call('PTTL', t.key)
@@ -214,8 +234,9 @@ local function write_tallies(t, now, grace)
     local one = list[i]
     local value = one.value or ''
     last = math.max(last, one.ends, goes(one))
-    out[#out + 1] = be56(one.came) .. be56(one.used) .. be56(math.max(0, math.min(one.ends, 9007199254740991)))
-    out[#out + 1] = sub(be24(#one.head), 2) .. one.head .. be24(#value) .. value
+    out[3*i - 1] = (one.times or be56(one.came) .. be56(one.used)) .. be56(math.max(0, math.min(one.ends, 9007199254740991)))
+    out[3*i] = one.size == #value and one.sizes or sub(be24(#one.head), 2) .. one.head .. be24(#value)
+    out[3*i + 1] = value
   end
   write_key(t, table.concat(out), last - now, grace)
 end

@@ -3,6 +3,7 @@
 --
 -- @needs small.lua
 
+-- @rare
 -- the grid of a value that holds most
 local function fullest_of(value, kind)
   local list, most = grids_of(kind, value, {cells = 1, window = 1}), nil
@@ -13,6 +14,7 @@ local function fullest_of(value, kind)
   return most
 end
 
+-- @rare
 -- what a value says is spent, oldest first: units and the time to date them, and so on
 local function spent_of(algorithm, value, window)
   local out = {}
@@ -27,10 +29,10 @@ local function spent_of(algorithm, value, window)
       out[#out + 1] = newest - (newest - read(ticks, (i + n - 1)*width + 1)) % modulus
     end
   elseif algorithm == 1 then
-    local g = fullest_of(value, window_grids())
+    local g = fullest_of(value, window_grids().all())
     if g and g.holds > 0 then out = {g.holds, g.last} end
   elseif algorithm == 2 then
-    local g = fullest_of(value, cells_grids())
+    local g = fullest_of(value, cells_grids().all())
     if not g then return out end
     local length, keep = u56(g.value, 9), g.rule.cells + 1
     for i = keep - 1, 0, -1 do
@@ -42,7 +44,7 @@ local function spent_of(algorithm, value, window)
       end
     end
   elseif algorithm == 3 then
-    local g = fullest_of(value, counter_grids())
+    local g = fullest_of(value, counter_grids().all())
     if not g then return out end
     local current, previous, begins = u48(g.value, 9), u48(g.value, 15), g.last - g.last % g.rule.window
     if previous > 0 and begins > 0 then out = {previous, begins - 1} end
@@ -69,8 +71,13 @@ local function tell(rule, value, now, n, at, owed)
     return fresh, life
   end
   local s
-  if as == algorithms[1] then
-    local kind = window_grids()
+  if as == algorithms[1] and rule.kind <= ALIGNED and value and #value == 27 and sub(value, 1, 7) == rule.form then
+    s = as.decode(value, rule, now)
+    if s and s.used + n > rule.limit then s = nil end -- what is above the limit counts in the next window
+  end
+  if as == algorithms[1] and not s then
+    rule.grids = rule.grids or window_grids()
+    local kind = rule.grids.all()
     local list = value and grids_of(kind, value, rule)
     if list then
       local g = list[1]
