@@ -42,6 +42,7 @@ func (a *attempt) ended(err error) {
 	began := a.now
 	a.now = a.guard.now()
 	a.guard.doubts.learn(err, a.now)
+	a.guard.doubts.compare(a.now)
 	a.result = max(a.result, a.judge(a.now-began, err))
 }
 

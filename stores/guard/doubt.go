@@ -14,6 +14,8 @@ import (
 type doubts struct {
 	single  bool         // no other instance shares the store
 	detects atomic.Bool  // the store reports lost data
+	losses  func() int64 // how often it has lost data, which it may have reported to another guard; or nil
+	known   atomic.Int64 // of them
 	all     moment       // when all keys became doubtful
 	leased  moment       // when this process last renewed a lease that the store does not know
 	last    moment       // when this process last decided without the store
@@ -24,8 +26,12 @@ type doubts struct {
 // slack covers the time between two readings of clocks in this process.
 const slack = 1_000
 
-func (d *doubts) begin(single bool) {
+func (d *doubts) begin(store core.Store, single bool) {
 	d.single, d.seed = single, maphash.MakeSeed()
+	if s, ok := store.(interface{ Losses() int64 }); ok {
+		d.losses = s.Losses
+		d.known.Store(s.Losses())
+	}
 }
 
 // doubtful returns the charges for which the store may not know what this process
@@ -138,6 +144,17 @@ func (d *doubts) learn(err error, now int64) {
 	d.detects.Store(lost || errors.Is(err, core.ErrOutOfReach))
 	if lost {
 		d.all.advance(now)
+	}
+}
+
+// compare notes after a call whether the store has lost data since the last one.
+func (d *doubts) compare(now int64) {
+	if d.losses == nil {
+		return
+	}
+	if n := d.losses(); n != d.known.Load() {
+		d.all.advance(now) // first, since another call may see that it is known
+		d.known.Store(n)
 	}
 }
 

@@ -161,7 +161,7 @@ func newStore(store core.Store, options *Options, own *memstore.Store, now func(
 		}
 		s.outage.log = options.Log
 	}
-	s.doubts.begin(s.instances == 1)
+	s.doubts.begin(store, s.instances == 1)
 	s.debts.after = func(in time.Duration, f func()) { time.AfterFunc(in, f) }
 	s.census.due.Store(now() + censusEvery) // a program that runs for less does not count
 	return s
