@@ -14,6 +14,7 @@ type attempt struct {
 	guard   *Store
 	ctx     context.Context
 	now     int64 // the last reading of the clock
+	began   int64 // the last decision without the store, before the store was asked
 	entered bool
 	probe   bool   // the only attempt while the breaker is open
 	result  result // the worst of its requests
@@ -41,6 +42,7 @@ func (a *attempt) ended(err error) {
 	began := a.now
 	a.now = a.guard.now()
 	a.guard.doubts.learn(err, a.now)
+	a.guard.doubts.compare(a.now)
 	a.result = max(a.result, a.judge(a.now-began, err))
 }
 

@@ -11,6 +11,7 @@ type call struct {
 	overflow set           // an overflow quota takes part in the decision of the memory
 	shared   set           // the key has no other quota in memory
 
+	owed    bool  // what is decided without the store is a debt
 	mayTake int64 // until when a call to the store may take leases of this one; 0 if none may
 }
 
@@ -20,6 +21,9 @@ func (c *call) take(d *core.Decision) error { // a pointer, since a copy costs a
 	defer c.leave()
 	if !c.enter() {
 		return errOpen
+	}
+	if err := c.payFirst(); err != nil {
+		return err
 	}
 	c.classify()
 	switch {
@@ -37,7 +41,8 @@ func (c *call) take(d *core.Decision) error { // a pointer, since a copy costs a
 // classify finds the charges that the memory must admit too.
 func (c *call) classify() {
 	s := c.guard
-	c.doubtful, c.overflow, c.shared = s.doubts.of(c.charges, c.now), 0, 0
+	c.began = s.doubts.last.time()
+	c.doubtful, c.overflow, c.shared = s.doubtful(c.charges, c.now), 0, 0
 	if s.store.active(c.now) {
 		c.findOverflow()
 	}

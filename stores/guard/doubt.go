@@ -8,33 +8,40 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// doubts are the times at which this process last decided without the store. The
-// store does not know what was admitted then, so for a while the memory must
-// admit too. If the store may have lost its data, all keys are doubtful: the
-// store may not know anything that this process remembers.
+// doubts are the times since which the store may not know what this process admitted, so
+// that the memory must admit too for as long as that counts: for all keys, if the store may
+// have lost its data, and otherwise for leases and bans. Other units are [debts].
 type doubts struct {
 	single  bool         // no other instance shares the store
 	detects atomic.Bool  // the store reports lost data
-	all     moment       // for all keys
+	losses  func() int64 // how often it has lost data, which it may have reported to another guard; or nil
+	known   atomic.Int64 // of them
+	all     moment       // when all keys became doubtful
 	leased  moment       // when this process last renewed a lease that the store does not know
-	any     atomic.Bool  // a key has a time of its own
+	last    moment       // when this process last decided without the store
 	seed    maphash.Seed // of the hashes of keys
-	keys    [4096]moment // for the keys with a hash
+	keys    [4096]moment // when it last decided so on the keys with a hash
 }
 
 // slack covers the time between two readings of clocks in this process.
 const slack = 1_000
 
-func (d *doubts) begin(single bool) {
+func (d *doubts) begin(store core.Store, single bool) {
 	d.single, d.seed = single, maphash.MakeSeed()
+	if s, ok := store.(interface{ Losses() int64 }); ok {
+		d.losses = s.Losses
+		d.known.Store(s.Losses())
+	}
 }
 
-// of returns the charges for which the store may not know what this process
+// doubtful returns the charges for which the store may not know what this process
 // admitted.
-func (d *doubts) of(charges []core.Charge, now int64) (doubtful set) {
-	if d.all.time() == never && d.leased.time() == never && !d.any.Load() {
+func (s *Store) doubtful(charges []core.Charge, now int64) (doubtful set) {
+	d := &s.doubts
+	if d.all.time() == never && d.leased.time() == never && d.last.time() == never {
 		return 0
 	}
+	doubtful = s.debts.owing(charges)
 	for i := range charges {
 		if d.doubt(&charges[i], now) {
 			doubtful.add(i)
@@ -43,11 +50,10 @@ func (d *doubts) of(charges []core.Charge, now int64) (doubtful set) {
 	return doubtful
 }
 
-// doubt reports whether c is doubtful: this process decided it without the store
-// too recently, or holds leases that the store does not know. A rule with
+// doubt reports whether c is doubtful for another reason than debts. A rule with
 // [core.Allow] is not charged for requests admitted during an outage.
 func (d *doubts) doubt(c *core.Charge, now int64) bool {
-	last := d.last(c)
+	last := d.since(c)
 	if last == never || c.OnError == core.Allow {
 		return false
 	}
@@ -56,40 +62,75 @@ func (d *doubts) doubt(c *core.Charge, now int64) bool {
 	return now-last < c.Quota.Span()+slack || d.single && c.Quota.Refills()
 }
 
-// last returns when c was last decided without the store.
-func (d *doubts) last(c *core.Charge) int64 {
+// since returns since when c is doubtful.
+func (d *doubts) since(c *core.Charge) int64 {
 	last := d.all.time()
-	if d.any.Load() {
-		last = max(last, d.key(c).time())
-	}
 	if c.Quota.Leases() {
 		last = max(last, d.leased.time())
+	}
+	if (c.Quota.Leases() || c.Quota.Bars()) && d.last.time() != never {
+		last = max(last, d.key(c).time())
 	}
 	return last
 }
 
 // remaining returns how long the doubt about c lasts, with several instances.
 func (d *doubts) remaining(c *core.Charge, now int64) int64 {
-	return d.last(c) + c.Quota.Span() + slack - now
+	return d.since(c) + c.Quota.Span() + slack - now
 }
 
-// decided notes that this process decides charges without the store. A single
-// instance knows as much as the store, so it can doubt all keys at no cost.
-func (d *doubts) decided(charges []core.Charge, now int64) {
-	if d.single || !d.detects.Load() {
-		d.all.advance(now)
+// begin notes that this process is about to decide charges without the store. The caller
+// calls end after the decision. A store that does not report lost data may have lost it.
+func (c *call) begin() {
+	c.decided()
+	c.owed = c.guard.doubts.detects.Load()
+	if c.owed && !c.guard.debts.begin(c.charges) {
+		c.guard.doubts.all.advance(c.now)
+	}
+}
+
+// end notes what the decision that began owes.
+func (c *call) end(admitted bool) {
+	s := c.guard
+	c.now = s.now()
+	c.decided()
+	if !c.owed {
 		return
 	}
-	for i := range charges {
-		d.key(&charges[i]).advance(now)
+	if !s.debts.end(c.charges, admitted, c.now) {
+		s.doubts.all.advance(c.now)
 	}
-	d.any.Store(true)
+	s.startPayments()
+}
+
+// decided notes that the charges are decided without the store, just before and after that.
+func (c *call) decided() {
+	d := &c.guard.doubts
+	d.failed(c.now)
+	at := d.last.next(c.now)
+	for i := range c.charges {
+		d.key(&c.charges[i]).advance(at)
+	}
+}
+
+// decidedSince returns the charges that this process has decided without the store after
+// the decision that was the last one then.
+func (d *doubts) decidedSince(charges []core.Charge, then int64) (decided set) {
+	if d.last.time() == then {
+		return 0
+	}
+	for i := range charges {
+		if charges[i].OnError != core.Allow && d.key(&charges[i]).time() > then {
+			decided.add(i)
+		}
+	}
+	return decided
 }
 
 // failed notes that a call has failed. The store may then lose its data, which
 // matters unless it reports that.
 func (d *doubts) failed(now int64) {
-	if d.single || !d.detects.Load() {
+	if !d.detects.Load() {
 		d.all.advance(now)
 	}
 }
@@ -106,8 +147,18 @@ func (d *doubts) learn(err error, now int64) {
 	}
 }
 
-// key returns the time for the key of c. Keys with the same hash are doubtful
-// together, which is safe.
+// compare notes after a call whether the store has lost data since the last one.
+func (d *doubts) compare(now int64) {
+	if d.losses == nil {
+		return
+	}
+	if n := d.losses(); n != d.known.Load() {
+		d.all.advance(now) // first, since another call may see that it is known
+		d.known.Store(n)
+	}
+}
+
+// key returns the time for the key of c. Keys with the same hash share it, which is safe.
 func (d *doubts) key(c *core.Charge) *moment {
 	var h maphash.Hash
 	h.SetSeed(d.seed)
@@ -122,6 +173,17 @@ func (d *doubts) key(c *core.Charge) *moment {
 type moment struct{ sinceNever atomic.Int64 }
 
 const never = -1 << 62
+
+// next makes the moment later than it was, and no earlier than now. It returns the moment.
+func (m *moment) next(now int64) int64 {
+	for {
+		last := m.sinceNever.Load()
+		next := max(last+1, now-never)
+		if m.sinceNever.CompareAndSwap(last, next) {
+			return next + never
+		}
+	}
+}
 
 func (m *moment) time() int64 { return m.sinceNever.Load() + never }
 

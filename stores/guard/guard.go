@@ -122,6 +122,7 @@ type Store struct {
 	now       func() int64 // µs
 	breaker   breaker
 	doubts    doubts
+	debts     debts
 	outage    outage
 	census    census
 
@@ -160,7 +161,8 @@ func newStore(store core.Store, options *Options, own *memstore.Store, now func(
 		}
 		s.outage.log = options.Log
 	}
-	s.doubts.begin(s.instances == 1)
+	s.doubts.begin(store, s.instances == 1)
+	s.debts.after = func(in time.Duration, f func()) { time.AfterFunc(in, f) }
 	s.census.due.Store(now() + censusEvery) // a program that runs for less does not count
 	return s
 }
@@ -188,8 +190,8 @@ func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if asks[0].Owes() || len(asks) > 1 && s.decidesAlone(asks) {
-		return s.takeTogether(ctx, asks)
+	if began := s.doubts.last.time(); asks[0].Owes() || len(asks) > 1 && s.decidesAlone(asks) {
+		return s.takeTogether(ctx, asks, began)
 	}
 	for i := range asks {
 		c := call{attempt: attempt{guard: s, ctx: ctx}, of: asks[i : i+1], charges: asks[i].Charges}
@@ -208,7 +210,7 @@ func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 func (s *Store) decidesAlone(asks []core.Ask) bool {
 	now := s.now()
 	for i := range asks {
-		if s.doubts.of(asks[i].Charges, now) != 0 {
+		if s.doubtful(asks[i].Charges, now) != 0 {
 			return false
 		}
 	}
@@ -216,8 +218,8 @@ func (s *Store) decidesAlone(asks []core.Ask) bool {
 }
 
 // takeTogether asks the store for all asks at once, and counts in memory what each took.
-func (s *Store) takeTogether(ctx context.Context, asks []core.Ask) (failed error) {
-	a := attempt{guard: s, ctx: ctx}
+func (s *Store) takeTogether(ctx context.Context, asks []core.Ask, began int64) (failed error) {
+	a := attempt{guard: s, ctx: ctx, began: began}
 	err := errOpen
 	if a.enter() {
 		defer a.leave()

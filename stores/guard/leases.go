@@ -36,7 +36,7 @@ func (s *Store) Renew(ctx context.Context, charges []core.Charge) ([]bool, error
 	for i := range held {
 		switch {
 		case held[i] || !own[i]:
-		case !asked || s.doubts.of(charges[i:i+1], now).has(0):
+		case !asked || s.doubtful(charges[i:i+1], now).has(0):
 			held[i], local = s.instances == 1, true
 			s.doubts.leased.advance(now)
 		default: // it has ended

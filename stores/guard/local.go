@@ -26,10 +26,9 @@ func (c *call) takeLocal(d *core.Decision, reason error) (err error) {
 // refuses, but what it admits is counted, except in a queue: no request waits
 // for a slot there.
 func (c *call) takeShare() (core.Decision, error) {
-	// Note the doubts before the decision, since count relies on that, and after
-	// it, since its units matter from then on.
-	c.guard.doubts.decided(c.charges, c.now)
-	defer func() { c.guard.doubts.decided(c.charges, c.guard.now()) }()
+	c.begin()
+	admitted := false
+	defer func() { c.end(admitted) }()
 	m := c.shares()
 	defer m.free()
 	mode := core.ModeLocal
@@ -51,7 +50,7 @@ func (c *call) takeShare() (core.Decision, error) {
 		return d, err
 	}
 	c.local(&d)
-	if d.Allowed {
+	if admitted = d.Allowed; admitted {
 		d.Mode = mode
 	}
 	return d, nil

@@ -54,3 +54,34 @@ func TestRedisKilled(t *testing.T) {
 	}
 	assert.Equal(t, 300, admitted)
 }
+
+// TestTwoGuards restarts Redis without its data behind two guards on one store. The store
+// returns one error, and both learn of it.
+func TestTwoGuards(t *testing.T) {
+	server := redistest.Launch(t)
+	store := redisstore.New(redistest.Closing(t, redis.NewClient(&redis.Options{Addr: server.Addr})), nil)
+	guards := []*Store{New(store, &Options{Instances: 2, Log: nowhere}), New(store, &Options{Instances: 2, Log: nowhere})}
+	admitted := 0
+	take := func(guard, n int) {
+		for range n {
+			d := storetest.MustTake(t, guards[guard], core.Charge{Rule: "r", Quota: core.Quota{Limit: 30, Window: 3600_000_000}, Cost: 1})
+			if d.Allowed {
+				admitted++
+			}
+		}
+	}
+	take(0, 20)
+	take(1, 10)
+	server.Kill()
+	server.Restart()
+	for end := time.Now().Add(10 * time.Second); ; {
+		look := core.Charge{Rule: "other", Quota: core.Quota{Limit: 30, Window: 3600_000_000}}
+		if d := storetest.MustTake(t, guards[0], look); d.Mode == core.ModeExact {
+			break
+		}
+		require.True(t, time.Now().Before(end))
+	}
+	take(0, 40)
+	take(1, 40)
+	assert.Equal(t, 20+15, admitted, "guard 1 has a share of 15, and has used 10; guard 0 has used more than its share")
+}

@@ -36,6 +36,7 @@ func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Retur
 	for i := range returns {
 		r := &returns[i]
 		if local(r) {
+			s.debts.forgive(r)
 			continue
 		}
 		given[i] = core.Returned{}
@@ -63,8 +64,12 @@ func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Retur
 func local(r *core.Return) bool { return r.Mode >= core.ModeLocal }
 
 // Reset implements [core.Store]. It resets the keys in the store and in the memory
-// of this process. If the store is unavailable, Reset returns an error.
+// of this process, which owes nothing for them any more. If the store is unavailable, Reset
+// returns an error.
 func (s *Store) Reset(ctx context.Context, charges []core.Charge) error {
+	s.debts.payments.Lock()
+	defer s.debts.payments.Unlock()
+	s.debts.cancel(charges)
 	if err := s.own.Reset(ctx, charges); err != nil {
 		return err
 	}

@@ -190,10 +190,7 @@ func (c *call) count(asked []core.Charge, d *core.Decision) error {
 		return err
 	}
 	moved := c.moved(asked, &own)
-	// Read the doubts after the memory has counted. A decision without the store
-	// notes its doubts before it asks the memory. So either it finds this request
-	// counted, or this request finds the doubts.
-	late := c.guard.doubts.of(c.charges, c.guard.now())&^c.doubtful != 0
+	late := c.late()
 	if moved || late {
 		c.undoCopies(m, &own)
 		c.undo(asked, d)
@@ -208,6 +205,15 @@ func (c *call) count(asked []core.Charge, d *core.Decision) error {
 	}
 	d.Tag = own.At
 	return nil
+}
+
+// late reports whether a key was decided without the store since the store alone was to
+// decide it. Call it after the memory has counted: a decision without the store notes that
+// before it asks the memory. So either it finds this request counted, or this request finds
+// it, or what it owes is not paid, or it was made before this request began.
+func (c *call) late() bool {
+	s := c.guard
+	return (s.doubtful(c.charges, s.now())|s.doubts.decidedSince(c.charges, c.began))&^c.doubtful != 0
 }
 
 // undo gives back to the store what d took. If that fails, it still counts

@@ -124,7 +124,7 @@ type Store struct {
 	errTimeout error
 	servers    sync.Map     // *server by address
 	anyFailure atomic.Bool  // whether a call has failed
-	restarts   atomic.Int64 // how often a server was found to be another one
+	restarts   atomic.Int64 // see Losses
 	reported   atomic.Int64 // of restarts, to a caller of Take
 	refreshed  atomic.Int64 // when the layout of the Cluster was last asked for
 	refreshes  atomic.Int32 // in flight
@@ -209,6 +209,11 @@ func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 	}
 	return s.report(s.takeSpread(ctx, asks))
 }
+
+// Losses returns how often a server was found to be another one, or to have been restarted,
+// which one Take reports by [core.ErrForgotten]. A guard beside the one whose call that was
+// learns of it so.
+func (s *Store) Losses() int64 { return s.restarts.Load() }
 
 // decide runs the script once for a batch of requests, or another one for keys that several
 // algorithms charge.

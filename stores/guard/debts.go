@@ -1,0 +1,232 @@
+package guard
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/routelimit/limit/core"
+)
+
+const (
+	maxDebtors = 65_536 // keys that owe; beyond it, all keys are doubtful for a window, as after a loss
+	maxCells   = 4      // for each key; beyond it, units move to the next later cell
+	maxShown   = 64     // values for each key of a rule with core.Distinct; beyond it, as above
+	swept      = 512    // keys that one step of the timer looks at, at most
+)
+
+// Debts are the units that this process has admitted without the store. The store is
+// charged for them, as of the time at which they were taken, as soon as it answers: before
+// the next decision on their key, and the others by a timer that runs only while there
+// are any. From then on the store alone decides the key. Until then the memory must admit too.
+//
+// Leases and strikes are no debts: see [doubts].
+type debts struct {
+	count    atomic.Int64 // keys that owe
+	units    atomic.Int64 // that they owe
+	paid     atomic.Int64 // units that the store has been charged for
+	repeated atomic.Int64 // of them, those that a payment without an answer may have charged before
+
+	mu    sync.Mutex
+	keys  map[debtor]*debt
+	queue []*debt // in the order of payment
+	armed bool    // the timer is set, or pays
+
+	payments sync.RWMutex                       // a reset waits for those in flight
+	after    func(in time.Duration, pay func()) // time.AfterFunc, but in tests
+}
+
+// A debtor is a key that owes.
+type debtor struct{ policy, rule, variant, key string }
+
+// A debt is what one debtor owes.
+type debt struct {
+	debtor
+	charge  core.Charge // of the last request
+	cells   []cell      // oldest first
+	pending int         // decisions that are being made without the store
+	paying  bool
+	unsure  bool // a payment was not answered
+	alone   bool // a payment failed for another reason
+	ended   bool // not in keys any more
+}
+
+// A cell is units that were taken by a time, but not long before, or a value that was shown.
+// Of a quota that refills, it is all that is owed: see flow.
+type cell struct {
+	at, units int64
+	id        uint64 // of the value
+	flow      flow
+}
+
+// owes reports whether a request that is admitted without the store owes a charge.
+func owes(c *core.Charge) bool {
+	return c.OnError != core.Allow && c.Cost > 0 && !c.Quota.Leases() && !c.Quota.Bars() &&
+		(c.Quota.Algorithm != core.Distinct || c.ID != 0)
+}
+
+func debtorOf(c *core.Charge) debtor { return debtor{c.Policy, c.Rule, c.Variant, c.Key} }
+
+// owing returns the charges on keys that owe.
+func (b *debts) owing(charges []core.Charge) (owing set) {
+	if b.count.Load() == 0 {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range charges {
+		if b.keys[debtorOf(&charges[i])] != nil {
+			owing.add(i)
+		}
+	}
+	return owing
+}
+
+// begin notes that a decision is made without the store, and reports whether there is room
+// for what it may owe.
+func (b *debts) begin(charges []core.Charge) (fits bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	fits = true
+	for i := range charges {
+		c := &charges[i]
+		if !owes(c) {
+			continue
+		}
+		who := debtorOf(c)
+		d := b.keys[who]
+		if d == nil {
+			if len(b.keys) >= maxDebtors {
+				fits = false
+				continue
+			}
+			if b.keys == nil {
+				b.keys = make(map[debtor]*debt)
+			}
+			d = &debt{debtor: who}
+			b.keys[who] = d
+			b.queue = append(b.queue, d)
+			b.count.Add(1)
+		}
+		d.charge, d.pending = *c, d.pending+1
+	}
+	return fits
+}
+
+// end ends a decision that began, and notes what it owes. It reports whether all of it is noted.
+func (b *debts) end(charges []core.Charge, admitted bool, now int64) (noted bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	noted = true
+	for i := range charges {
+		c := &charges[i]
+		if !owes(c) {
+			continue
+		}
+		d := b.keys[debtorOf(c)]
+		if d == nil || d.pending == 0 { // there was no room when it began
+			noted = noted && !admitted
+			continue
+		}
+		d.pending--
+		if admitted && c.Quota.Algorithm != core.Distinct {
+			b.add(d, newCell(&c.Quota, c.Cost, now-c.Age))
+		} else if admitted {
+			noted = b.show(d, cell{at: now - c.Age, units: 1, id: c.ID}) && noted
+		}
+		b.drop(d)
+	}
+	return noted
+}
+
+// add adds units. If there are too many cells, the two that are closest become one.
+func (b *debts) add(d *debt, c cell) {
+	b.units.Add(c.units)
+	if d.charge.Quota.Refills() && len(d.cells) > 0 {
+		d.cells[0] = d.cells[0].with(c)
+		return
+	}
+	i := len(d.cells)
+	for i > 0 && d.cells[i-1].at > c.at {
+		i--
+	}
+	d.cells = slices.Insert(d.cells, i, c)
+	if len(d.cells) <= maxCells || c.id != 0 {
+		return
+	}
+	closest := 1
+	for i := 2; i < len(d.cells); i++ {
+		if d.cells[i].at-d.cells[i-1].at < d.cells[closest].at-d.cells[closest-1].at {
+			closest = i
+		}
+	}
+	d.cells[closest].units += d.cells[closest-1].units
+	d.cells = slices.Delete(d.cells, closest-1, closest)
+}
+
+// show adds a value that was shown, unless there are too many.
+func (b *debts) show(d *debt, value cell) bool {
+	for i, c := range d.cells {
+		if c.id == value.id {
+			b.units.Add(-c.units)
+			d.cells = slices.Delete(d.cells, i, i+1)
+			break
+		}
+	}
+	if len(d.cells) >= maxShown {
+		return false
+	}
+	b.add(d, value)
+	return true
+}
+
+// drop forgets a key that owes nothing any more.
+func (b *debts) drop(d *debt) {
+	if len(d.cells) == 0 && d.pending == 0 && !d.paying && !d.ended {
+		d.ended = true
+		delete(b.keys, d.debtor)
+		b.count.Add(-1)
+	}
+}
+
+// expire drops what has left the window.
+func (b *debts) expire(d *debt, now int64) {
+	for len(d.cells) > 0 && d.cells[0].owed(&d.charge.Quota, now) == 0 {
+		b.units.Add(-d.cells[0].units)
+		d.cells = d.cells[1:]
+	}
+	b.drop(d)
+}
+
+// forgive lowers what a key owes by units that were given back, the latest first.
+func (b *debts) forgive(r *core.Return) {
+	if b.count.Load() == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	d, left := b.keys[debtor{r.Policy, r.Rule, r.Variant, r.Key}], r.Cost
+	if d == nil {
+		return
+	}
+	for i := len(d.cells) - 1; i >= 0 && left > 0; i-- {
+		n := min(left, d.cells[i].units)
+		d.cells[i].lower(&d.charge.Quota, n)
+		left -= n
+		b.units.Add(-n)
+	}
+	d.cells = slices.DeleteFunc(d.cells, func(c cell) bool { return c.units == 0 })
+	b.drop(d)
+}
+
+// cancel drops what keys owe. No payment is in flight.
+func (b *debts) cancel(charges []core.Charge) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range charges {
+		if d := b.keys[debtorOf(&charges[i])]; d != nil {
+			b.expire(d, 1<<62)
+		}
+	}
+}

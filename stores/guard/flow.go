@@ -1,0 +1,64 @@
+package guard
+
+import "github.com/routelimit/limit/core"
+
+// A flow is what a quota that refills owes: a bucket or a queue. It refills meanwhile, so the
+// time of each unit would matter. Instead, a flow is a bucket of its own, which was full at
+// the time of its cell, has no limit, and refills at the rate of the quota.
+//
+// The store's bucket may have lacked tokens at that time. It has then refilled while no
+// charge came, and what the debts would have delayed is lost: at most what came back since,
+// and a burst, less what came back while this bucket was full. That is owed too.
+type flow struct {
+	full int64 // when it is full
+	idle int64 // µs for which it was full, until then
+}
+
+// newCell returns the cell of units.
+func newCell(q *core.Quota, n, at int64) cell {
+	c := cell{at: at, units: n}
+	if q.Refills() {
+		c.flow.full = at + fills(q, n)
+	}
+	return c
+}
+
+// fills returns how long a quota takes to refill n units.
+func fills(q *core.Quota, n int64) int64 {
+	whole, rest := core.MulDiv(n, q.Window, q.Limit)
+	return whole + min(rest, 1)
+}
+
+// with returns both cells, of a quota that refills, as one.
+func (c cell) with(d cell) cell {
+	if d.at < c.at {
+		c, d = d, c
+	}
+	c.units += d.units
+	gap := d.flow.idle + d.at - c.flow.full // that is idle, or what c lacks beyond the idle time of d
+	c.flow.idle += max(0, gap)
+	c.flow.full = d.flow.full + max(0, -gap)
+	return c
+}
+
+// owed returns how many units the store is to be charged for.
+func (c *cell) owed(q *core.Quota, now int64) int64 {
+	if !q.Refills() {
+		if now-c.at >= q.Span() {
+			return 0
+		}
+		return c.units
+	}
+	idle := c.flow.idle + max(0, now-c.flow.full)
+	lacks := max(0, c.flow.full-now) + max(0, min(now-c.at, q.Span())-idle)
+	n, rest := core.MulDiv(lacks, q.Limit, q.Window)
+	return n + min(rest, 1)
+}
+
+// lower lowers what is owed by n units.
+func (c *cell) lower(q *core.Quota, n int64) {
+	c.units -= n
+	if q.Refills() {
+		c.flow.full = max(c.at, c.flow.full-fills(q, n))
+	}
+}

@@ -1,0 +1,310 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
+	"github.com/routelimit/limit/stores/memstore"
+	"github.com/routelimit/limit/stores/storetest"
+)
+
+const day = 24 * 3600 * sec
+
+// TestBlip has one call of one of three instances fail. The instances then admit all that is
+// left, and no more.
+func TestBlip(t *testing.T) {
+	f := newFleet(3, nil)
+	c := core.Charge{Rule: "r", Key: "k", Quota: core.Quota{Limit: 1_000, Window: day}, Cost: 1}
+	f.cut[0].fail(errAway)
+	d := storetest.MustTake(t, f.guards[0], c)
+	require.Equal(t, core.ModeLocal, d.Mode)
+	f.cut[0].fail(nil)
+	admitted := 1
+	for _, instance := range []int{0, 1, 2, 0} {
+		for range 400 {
+			d := storetest.MustTake(t, f.guards[instance], c)
+			require.Equal(t, core.ModeExact, d.Mode)
+			if d.Allowed {
+				admitted++
+			}
+		}
+	}
+	assert.Equal(t, 1_000, admitted)
+	assert.Zero(t, f.guards[0].debts.count.Load())
+}
+
+// TestResetAfterBlip resets an exhausted key at the store after a call failed.
+func TestResetAfterBlip(t *testing.T) {
+	for _, instances := range []int{1, 3} {
+		f := newFleet(instances, nil)
+		require.Equal(t, 9, f.admits(t, "k", 10))
+		f.cut[0].fail(errAway)
+		require.Zero(t, f.admits(t, "k", 1))
+		f.cut[0].fail(nil)
+		c := charge("r", 9, core.Local)
+		require.NoError(t, f.store.Store.Reset(t.Context(), storetest.Of("p", c)))
+		require.Equal(t, 9, f.admits(t, "k", 10))
+	}
+}
+
+// TestResetCancels resets a key that owes by the guard that owes.
+func TestResetCancels(t *testing.T) {
+	f := newFleet(3, nil)
+	f.cut[0].fail(errAway)
+	require.Equal(t, 3, f.admits(t, "k", 3))
+	f.cut[0].fail(nil)
+	require.NoError(t, f.guards[0].Reset(t.Context(), storetest.Of("p", charge("r", 9, core.Local))))
+	require.Zero(t, f.guards[0].debts.units.Load())
+	require.Equal(t, 9, f.admits(t, "k", 10))
+}
+
+// remaining returns what a charge finds left.
+func remaining(t *testing.T, s core.Store, c core.Charge) int64 {
+	d := storetest.MustTake(t, s, c)
+	return d.Outcomes()[0].Remaining
+}
+
+// TestReturnLowersDebts gives back a part of what is owed.
+func TestReturnLowersDebts(t *testing.T) {
+	s, f, _ := guarded(1, 1_000*sec)
+	f.fail(errAway)
+	c := charge("r", 9, core.Local)
+	c.Cost = 5
+	d := storetest.MustTake(t, s, c)
+	r := core.Return{Charge: c, At: d.At, Mode: d.Mode}
+	r.Policy = storetest.Of("p", c)[0].Policy
+	r.Cost = 3
+	_, err := s.Return(t.Context(), []core.Return{r})
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, s.debts.units.Load())
+	f.fail(nil)
+	c.Cost = 0
+	assert.EqualValues(t, 7, remaining(t, s, c))
+}
+
+// TestDebtsExpire drops debts that have left their window while the store was away.
+func TestDebtsExpire(t *testing.T) {
+	s, f, now := guarded(1, 1_000*sec)
+	f.fail(errAway)
+	for i := range 2 * failuresToOpen {
+		c := charge("r", 9, core.Local)
+		c.Key = fmt.Sprint(i)
+		storetest.MustTake(t, s, c)
+	}
+	assert.EqualValues(t, 2*failuresToOpen, s.debts.count.Load())
+	s.breaker.until.Store(probing)
+	now.Add(10 * sec)
+	s.payNext()
+	assert.Zero(t, s.debts.count.Load())
+	assert.Zero(t, s.debts.units.Load())
+	s.debts.mu.Lock()
+	defer s.debts.mu.Unlock()
+	assert.Empty(t, s.debts.keys)
+	assert.Empty(t, s.debts.queue)
+}
+
+// TestDistinctOwesValues shows values without the store, which must know them afterwards.
+func TestDistinctOwesValues(t *testing.T) {
+	f := newFleet(3, nil)
+	c := core.Charge{Rule: "r", Quota: core.Quota{Algorithm: core.Distinct, Limit: 9, Window: 10 * sec}, Cost: 1}
+	f.cut[0].fail(errAway)
+	for id := range uint64(3) {
+		c.ID = id + 1
+		require.True(t, storetest.MustTake(t, f.guards[0], c, charge("x", 100, core.Local)).Allowed)
+	}
+	f.cut[0].fail(nil)
+	f.guards[0].payNext()
+	for id := range uint64(12) {
+		c.ID = id + 1
+		require.Equal(t, id < 9, storetest.MustTake(t, f.guards[1], c).Allowed, id)
+	}
+}
+
+// TestAnswerAfterPayment admits a request without the store while the store's answer to
+// another request is on its way, and pays for it before that comes. The other request must
+// be refused.
+func TestAnswerAfterPayment(t *testing.T) {
+	for _, instances := range []int{1, 3} {
+		s, f, _ := guarded(instances, 1_000*sec)
+		fast := f.Store
+		slow := &pause{fast, make(chan struct{}), make(chan struct{})}
+		f.Store = slow
+		c := charge("r", 1, core.Local)
+		first := make(chan core.Decision)
+		go func() { first <- storetest.MustTake(t, s, c) }()
+		<-slow.decided
+		f.Store = fast
+		f.fail(errAway)
+		require.True(t, storetest.MustTake(t, s, c).Allowed)
+		f.fail(nil)
+		s.payNext()
+		require.Zero(t, s.debts.count.Load())
+		close(slow.answer)
+		assert.False(t, (<-first).Allowed, "one of one is admitted")
+	}
+}
+
+// TestManyDebtors has more keys owe than there is room for. The store and the memory must then
+// admit all keys for a window.
+func TestManyDebtors(t *testing.T) {
+	s, f, _ := guarded(3, 1_000*sec)
+	f.fail(errAway)
+	c := charge("r", 9, core.Local)
+	s.debts.keys = make(map[debtor]*debt)
+	for i := range maxDebtors {
+		s.debts.keys[debtor{key: fmt.Sprint(i)}] = &debt{ended: true}
+	}
+	require.Equal(t, core.ModeLocal, storetest.MustTake(t, s, c).Mode)
+	f.fail(nil)
+	assert.True(t, s.doubtful([]core.Charge{c}, s.now()).has(0))
+	assert.Empty(t, s.debts.queue)
+}
+
+// TestBrokenKey cannot charge the store for one of the keys that owe: the others are charged.
+func TestBrokenKey(t *testing.T) {
+	s, f, _ := guarded(1, 1_000*sec)
+	f.fail(errAway)
+	c := charge("r", 9, core.Local)
+	for _, key := range []string{"a", "broken", "b"} {
+		c.Key = key
+		storetest.MustTake(t, s, c)
+	}
+	broken := &picky{f.Store}
+	f.Store = broken
+	f.fail(nil)
+	for range 5 {
+		s.payNext()
+	}
+	assert.Zero(t, s.debts.count.Load())
+	for _, key := range []string{"a", "b"} {
+		c.Key = key
+		assert.EqualValues(t, 7, remaining(t, f.Store, c))
+	}
+}
+
+// A picky store fails where a key is broken.
+type picky struct{ core.Store }
+
+func (p *picky) Take(ctx context.Context, asks []core.Ask) error {
+	for i := range asks {
+		if asks[i].Charges[0].Key == "broken" {
+			return fmt.Errorf("WRONGTYPE as a test wants")
+		}
+	}
+	return p.Store.Take(ctx, asks)
+}
+
+// TestSilentStore pays a store that charges and does not answer, at most twice: once before
+// and once after it answers again.
+func TestSilentStore(t *testing.T) {
+	s, f, now := guarded(1, 1_000*sec)
+	f.fail(errAway)
+	c := charge("r", 100, core.Local)
+	storetest.MustTake(t, s, c)
+	s.breaker.leave(now.Load(), false, answered) // another call was answered: the store is trusted
+	f.lost.Store(true)
+	for range 50 {
+		s.payNext()
+		now.Add(100 * ms)
+	}
+	f.lost.Store(false)
+	f.fail(nil)
+	for range 3 {
+		now.Add(longestWait)
+		s.payNext()
+	}
+	assert.Zero(t, s.debts.count.Load())
+	c.Cost = 0
+	assert.EqualValues(t, 98, remaining(t, f.Store, c), "it was charged twice")
+	assert.EqualValues(t, 1, s.debts.repeated.Load())
+}
+
+// TestIdlePays checks that an instance without requests pays within a second of the store's
+// answer, and that its timer ends.
+func TestIdlePays(t *testing.T) {
+	f := &frail{Store: memstore.New(nil)}
+	s := New(f, &Options{Instances: 3, Log: nowhere})
+	f.fail(errAway)
+	c := charge("r", 1_000, core.Local)
+	const keys = 1_000
+	for i := range keys {
+		c.Key = fmt.Sprint(i)
+		storetest.MustTake(t, s, c)
+	}
+	f.fail(nil)
+	began := time.Now()
+	require.Eventually(t, func() bool { return s.debts.count.Load() == 0 }, 10*time.Second, time.Millisecond)
+	t.Logf("%d keys are paid after %v", keys, time.Since(began))
+	for i := range keys {
+		c.Key, c.Cost = fmt.Sprint(i), 0
+		require.EqualValues(t, 999, remaining(t, f.Store, c))
+	}
+	require.Eventually(t, func() bool {
+		s.debts.mu.Lock()
+		defer s.debts.mu.Unlock()
+		return !s.debts.armed
+	}, time.Second, time.Millisecond)
+}
+
+// TestDebtsFit gives what one instance admits, through failures, lost answers and resets, to
+// a store of its own that never fails: all of it fits there, under every algorithm. What three
+// instances admit fits under the bound of docs/guarantees.md.
+func TestDebtsFit(t *testing.T) {
+	stories, cycles := 10, 100
+	if testing.Short() || race.Enabled {
+		stories = 2
+	}
+	for _, q := range []core.Quota{
+		{Limit: 9, Window: sec},
+		{Algorithm: core.SlidingCells, Limit: 9, Window: sec, Cells: 5},
+		{Algorithm: core.SlidingCounter, Limit: 9, Window: sec},
+		{Algorithm: core.FixedWindow, Limit: 9, Window: sec, Aligned: true},
+		{Algorithm: core.FixedWindow, Limit: 9, Window: 1234 * ms, Aligned: true},
+		{Algorithm: core.TokenBucket, Limit: 9, Window: sec, Burst: 6},
+		{Algorithm: core.TokenBucket, Limit: 3, Window: sec, Burst: 30},
+		{Algorithm: core.LeakyBucket, Limit: 9, Window: sec, Burst: 6},
+		{Algorithm: core.Queue, Limit: 9, Window: sec, Burst: 5},
+	} {
+		for _, instances := range []int{1, 3} {
+			admitted, refused := 0, 0
+			for story := range stories {
+				random := rand.New(rand.NewPCG(77, uint64(story)))
+				f := newFleet(instances, random)
+				f.detects = true
+				oracle, wide := memstore.New(&memstore.Options{Now: f.now.Load}), q
+				if instances > 1 && (q.Algorithm == core.SlidingLog || q.Algorithm == core.SlidingCells) {
+					wide.Limit += 2 * ((q.Limit + 2) / 3)
+				} else if instances > 1 {
+					wide.Limit *= 2
+				}
+				if instances > 1 && q.Refills() {
+					wide.Burst += q.Capacity() + 2
+				}
+				c := core.Charge{Rule: "r", Quota: q}
+				for range cycles {
+					f.cycleOf(q.Window, false, func(instance int) {
+						c.Quota, c.Cost = q, 1+random.Int64N(2)
+						d := storetest.MustTake(t, f.guards[instance], c)
+						if c.Quota = wide; d.Allowed {
+							admitted++
+							require.True(t, storetest.MustTake(t, oracle, c).Allowed, "%v, %d instances, story %d, %v", q.Algorithm, instances, story, d.Mode)
+						} else if refused++; random.IntN(50) == 0 {
+							_ = f.guards[instance].Reset(t.Context(), storetest.Of("p", c)) // in the memory, if the store is away
+							require.NoError(t, oracle.Reset(t.Context(), storetest.Of("p", c)))
+						}
+					})
+				}
+			}
+			require.Positive(t, refused)
+			t.Logf("%v, %d instances: %d admitted, %d refused", q.Algorithm, instances, admitted, refused)
+		}
+	}
+}
