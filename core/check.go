@@ -29,21 +29,22 @@ func Check(ctx context.Context, store Store) error {
 	return nil
 }
 
-// Unavailable reports whether requests are decided without a store because it fails: it
-// calls the store's method Unavailable() bool, which package guard has, and returns
-// false if the store has none. The method does not block, and is safe for concurrent
-// use. A store that wraps another one has the method and passes the call on.
-func Unavailable(store Store) bool {
-	s, ok := store.(interface{ Unavailable() bool })
-	return ok && s.Unavailable()
+// A Condition is what package guard says about the store that it guards.
+type Condition struct {
+	Unavailable bool  // the breaker is open: requests are decided without the store
+	Outages     int64 // how often requests began to be decided without a store that had decided for 5 s
+	Blocked     int64 // requests that were decided without a store that works: see [ErrBlocked]
+	Owed        int64 // units that were admitted without the store, and that it is not charged for yet
+	Paid        int64 // units that it was charged for afterwards
+	Repeated    int64 // of Paid: the first payment had no answer, and may have been charged too
 }
 
-// Blocked returns how many requests were decided without a store that works: see
-// [ErrBlocked]. It calls the store's method Blocked() int64, as [Unavailable] does
-// its own.
-func Blocked(store Store) int64 {
-	if s, ok := store.(interface{ Blocked() int64 }); ok {
-		return s.Blocked()
+// ConditionOf returns what the store's method Condition() Condition does, or the zero
+// Condition if the store has none. The method does not block, and is safe for concurrent use.
+// A store that wraps another one has the method and passes the call on.
+func ConditionOf(store Store) Condition {
+	if s, ok := store.(interface{ Condition() Condition }); ok {
+		return s.Condition()
 	}
-	return 0
+	return Condition{}
 }

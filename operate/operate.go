@@ -86,6 +86,15 @@ type Stats struct {
 	// works: all connections to it were in use, or its user lacks a right.
 	Blocked int64
 
+	// Outages is how often requests began to be decided without the store, after it had
+	// decided them for 5 s.
+	Outages int64
+
+	// Owed is how many units were admitted without the store and are not charged to it yet,
+	// and Paid how many were charged afterwards. Repeated of these were charged after a payment
+	// that had no answer, and may count twice.
+	Owed, Paid, Repeated int64
+
 	// Reserved is how many requests were admitted whose [limit.Request] says Settle, and
 	// Settled how many of them were settled or given back. The difference is in use or was never
 	// settled, and stays charged.
@@ -97,10 +106,15 @@ type Stats struct {
 func ReadStats(l *limit.Limiter) Stats {
 	e := engineOf(l)
 	reserved, settled := e.Reservations()
+	c := core.ConditionOf(e.Store)
 	return Stats{
 		Waiters:     e.Queues.Len(),
-		Unavailable: core.Unavailable(e.Store),
-		Blocked:     core.Blocked(e.Store),
+		Unavailable: c.Unavailable,
+		Blocked:     c.Blocked,
+		Outages:     c.Outages,
+		Owed:        c.Owed,
+		Paid:        c.Paid,
+		Repeated:    c.Repeated,
 		Reserved:    reserved,
 		Settled:     settled,
 	}

@@ -23,17 +23,17 @@ var faults = []fault{
 		b.proxy.Silence(true)
 		return func() { b.proxy.Silence(false); b.proxy.Cut() }
 	}},
-	{number: "3", name: "slow: replies after 200 ± 50 ms", quick: true, mode: core.ModeLocal, begin: delayed(150, 250)},
-	{number: "3", name: "slow: replies after 60 ms, too far for a timeout of 100 ms", mode: core.ModeLocal, begin: delayed(60, 60)},
-	{number: "3", name: "slow: replies after 25 ms", mode: core.ModeExact, begin: delayed(25, 25)},
+	{number: "3", name: "slow: replies after 200 ± 50 ms", quick: true, mode: core.ModeLocal, begin: delayed(150, 250), mute: true},
+	{number: "3", name: "slow: replies after 60 ms, too far for a timeout of 100 ms", mode: core.ModeLocal, begin: delayed(60, 60), mute: true},
+	{number: "3", name: "slow: replies after 25 ms", mode: core.ModeExact, begin: delayed(25, 25), mute: true},
 	{number: "4", name: "paused with SIGSTOP", quick: true, mode: core.ModeLocal, begin: func(b *setup) func() {
 		b.server.Pause()
 		return b.server.Resume
 	}},
-	{number: "5", name: "every fifth reply lost", quick: true, mode: core.ModeLocal, begin: calls(5, faultproxy.LoseReply)},
-	{number: "6", name: "every tenth reply cut at a random byte", mode: core.ModeLocal, begin: calls(10, faultproxy.CutReply)},
-	{number: "6", name: "every tenth request cut at a random byte", mode: core.ModeLocal, begin: calls(10, faultproxy.CutRequest)},
-	{number: "7", name: "every fifth reply swapped with another", quick: true, mode: core.ModeLocal, begin: calls(5, faultproxy.SwapReply)},
+	{number: "5", name: "every fifth reply lost", quick: true, mode: core.ModeLocal, begin: calls(5, faultproxy.LoseReply), mute: true},
+	{number: "6", name: "every tenth reply cut at a random byte", mode: core.ModeLocal, begin: calls(10, faultproxy.CutReply), mute: true},
+	{number: "6", name: "every tenth request cut at a random byte", mode: core.ModeLocal, begin: calls(10, faultproxy.CutRequest), mute: true},
+	{number: "7", name: "every fifth reply swapped with another", quick: true, mode: core.ModeLocal, begin: calls(5, faultproxy.SwapReply), mute: true},
 	{number: "7", name: "every fifth reply sent twice", mode: core.ModeExact, begin: calls(5, faultproxy.DuplicateReply)},
 	{number: "8", name: "SCRIPT FLUSH every 10 ms", quick: true, mode: core.ModeExact, begin: flushScripts},
 	{number: "13", name: "READONLY: the primary demoted", mode: core.ModeLocal, begin: func(b *setup) func() {

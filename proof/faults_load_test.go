@@ -14,13 +14,15 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 )
 
+const callers = 16
+
 // A workload is 16 callers that each make about 250 requests a second. Every eighth
 // request is of the policy "few".
 type workload struct {
 	start time.Time
 	stop  chan struct{}
 	done  sync.WaitGroup
-	of    [16][]taken
+	of    [callers][]taken
 	mu    sync.Mutex
 	last  time.Duration // when the newest decision by the store began
 	ended bool

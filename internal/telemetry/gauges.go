@@ -28,18 +28,17 @@ func (l *Limiters) Add(limiter *limit.Limiter) {
 }
 
 // Values returns the values of [OfLimiters].
-func (l *Limiters) Values() (values [5]int64) {
+func (l *Limiters) Values() (values [8]int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, limiter := range l.list {
 		stats := operate.ReadStats(limiter)
-		values[0] += stats.Waiters
 		if stats.Unavailable {
 			values[1]++
 		}
-		values[2] += stats.Blocked
-		values[3] += stats.Reserved
-		values[4] += stats.Settled
+		for i, n := range [...]int64{stats.Waiters, 0, stats.Blocked, stats.Outages, stats.Owed, stats.Paid, stats.Reserved, stats.Settled} {
+			values[i] += n
+		}
 	}
 	return values
 }

@@ -84,7 +84,7 @@ func (o *Observer) Observe(d *limit.Decision, err error) {
 func (o *Observer) decided(d *limit.Decision) {
 	p := o.policy(d.Policy)
 	marked, watched := false, false
-	asked := d.Mode != core.ModeAllowed && d.Mode != core.ModeRefused // otherwise no quota was
+	asked := d.Mode < core.ModeLocal || d.Mode > core.ModeRefused // otherwise the store was not
 	i := 0
 	for outcome := range d.Rules() {
 		r := p.rule(o, i, outcome.Name)

@@ -86,6 +86,12 @@ var (
 		"Stores whose breaker is open.", nil, nil}
 	Blocked = &Metric{"rate_limiting.store.blocked", "rate_limiting_store_blocked_total", "{request}", Counter,
 		"Requests that were decided without the store although it works.", nil, nil}
+	Outages = &Metric{"rate_limiting.store.outages", "rate_limiting_store_outages_total", "{outage}", Counter,
+		"Times that requests began to be decided without the store.", nil, nil}
+	Owed = &Metric{"rate_limiting.store.owed", "rate_limiting_store_owed", "{unit}", Gauge,
+		"Units admitted without the store that it is not charged for yet.", nil, nil}
+	Paid = &Metric{"rate_limiting.store.paid", "rate_limiting_store_paid_total", "{unit}", Counter,
+		"Units admitted without the store that it was charged for afterwards.", nil, nil}
 	Reserved = &Metric{"rate_limiting.reservations", "rate_limiting_reservations_total", "{request}", Counter,
 		"Reservations that were admitted.", nil, nil}
 	Settled = &Metric{"rate_limiting.settlements", "rate_limiting_settlements_total", "{request}", Counter,
@@ -95,5 +101,5 @@ var (
 // OfDecisions and OfLimiters are all metrics, in the order of the documentation.
 var (
 	OfDecisions = []*Metric{Requests, Refusals, Marks, Shadows, Agreement, Errors, GivenBack, Latency, Used, Waits}
-	OfLimiters  = []*Metric{Waiters, Unavailable, Blocked, Reserved, Settled}
+	OfLimiters  = []*Metric{Waiters, Unavailable, Blocked, Outages, Owed, Paid, Reserved, Settled}
 )

@@ -180,7 +180,7 @@ func (c *collector) policy(name string) *policy {
 // count counts a decision for its policy and rules.
 func (c *collector) count(p *policy, now moment, d *limit.Decision) {
 	total := add(p.counts[:], now.slot, d.Allowed)
-	asked := d.Mode != core.ModeAllowed && d.Mode != core.ModeRefused // otherwise no quota was
+	asked := d.Mode < core.ModeLocal || d.Mode > core.ModeRefused // otherwise the store was not
 	for outcome := range d.Rules() {
 		u := p.rule(outcome.Name)
 		if u == nil {

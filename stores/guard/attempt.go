@@ -41,8 +41,9 @@ func (a *attempt) leave() {
 func (a *attempt) ended(err error) {
 	began := a.now
 	a.now = a.guard.now()
-	a.guard.doubts.learn(err, a.now)
-	a.guard.doubts.compare(a.now)
+	if d := &a.guard.doubts; err != nil || d.losses != nil {
+		d.learn(err, a.now)
+	}
 	a.result = max(a.result, a.judge(a.now-began, err))
 }
 

@@ -31,8 +31,8 @@ func TestBlocked(t *testing.T) {
 		}
 	}
 	assert.EqualValues(t, 300, f.asked.Load(), "the breaker is closed")
-	assert.False(t, s.Unavailable())
-	assert.EqualValues(t, 300, s.Blocked())
+	assert.False(t, s.unavailable())
+	assert.EqualValues(t, 300, s.Condition().Blocked)
 	assert.Equal(t, []string{`level=WARN msg="limit: the store works, but requests are decided without it" code=LIMIT-307 error="` +
 		blocked.Err.Error() + `"`}, book.Lines())
 	now.Add(60 * sec)
@@ -51,9 +51,9 @@ func TestBlocked(t *testing.T) {
 		f.fail([]error{blocked, errAway}[i%2])
 		storetest.MustTake(t, s, charge("r", 1000, core.Local))
 	}
-	assert.True(t, s.Unavailable())
+	assert.True(t, s.unavailable())
 	f.fail(blocked)
 	now.Add(firstWait)
 	storetest.MustTake(t, s, charge("r", 1000, core.Local))
-	assert.True(t, s.Unavailable())
+	assert.True(t, s.unavailable())
 }

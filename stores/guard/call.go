@@ -22,8 +22,10 @@ func (c *call) take(d *core.Decision) error { // a pointer, since a copy costs a
 	if !c.enter() {
 		return errOpen
 	}
-	if err := c.payFirst(); err != nil {
-		return err
+	if c.guard.debts.count.Load() > 0 {
+		if err := c.payFirst(); err != nil {
+			return err
+		}
 	}
 	c.classify()
 	switch {

@@ -135,8 +135,14 @@ func (d *doubts) failed(now int64) {
 	}
 }
 
-// learn notes what an error of the store says about its data.
+// learn notes what the end of a call says about the data of the store.
 func (d *doubts) learn(err error, now int64) {
+	if d.losses != nil {
+		if n := d.losses(); n != d.known.Load() {
+			d.all.advance(now) // first, since another call may see that it is known
+			d.known.Store(n)
+		}
+	}
 	if err == nil || !errors.Is(err, core.ErrUnavailable) {
 		return
 	}
@@ -144,17 +150,6 @@ func (d *doubts) learn(err error, now int64) {
 	d.detects.Store(lost || errors.Is(err, core.ErrOutOfReach))
 	if lost {
 		d.all.advance(now)
-	}
-}
-
-// compare notes after a call whether the store has lost data since the last one.
-func (d *doubts) compare(now int64) {
-	if d.losses == nil {
-		return
-	}
-	if n := d.losses(); n != d.known.Load() {
-		d.all.advance(now) // first, since another call may see that it is known
-		d.known.Store(n)
 	}
 }
 

@@ -171,13 +171,21 @@ func newStore(store core.Store, options *Options, own *memstore.Store, now func(
 // neither counts as a call of the store nor logs.
 func (s *Store) Check(ctx context.Context) error { return core.Check(ctx, s.store.Store) }
 
-// Unavailable reports whether the breaker is open: requests are decided without the
+// unavailable reports whether the breaker is open: requests are decided without the
 // store until a probe succeeds.
-func (s *Store) Unavailable() bool { return s.breaker.until.Load() != closed }
+func (s *Store) unavailable() bool { return s.breaker.until.Load() != closed }
 
-// Blocked returns how many requests were decided without the store although it works:
-// their calls failed with [core.ErrBlocked].
-func (s *Store) Blocked() int64 { return s.outage.blocked.Load() }
+// Condition says what the guard does now, and what it has done.
+func (s *Store) Condition() core.Condition {
+	return core.Condition{
+		Unavailable: s.unavailable(),
+		Outages:     s.outage.count.Load(),
+		Blocked:     s.outage.blocked.Load(),
+		Owed:        s.debts.units.Load(),
+		Paid:        s.debts.paid.Load(),
+		Repeated:    s.debts.repeated.Load(),
+	}
+}
 
 // Take implements [core.Store]. It returns errors of the store that do not wrap
 // [core.ErrUnavailable], and the error of a ctx that is done. Neither admits. Several
@@ -214,7 +222,7 @@ func (s *Store) decidesAlone(asks []core.Ask) bool {
 			return false
 		}
 	}
-	return !s.Unavailable() && !s.store.active(now)
+	return !s.unavailable() && !s.store.active(now)
 }
 
 // takeTogether asks the store for all asks at once, and counts in memory what each took.

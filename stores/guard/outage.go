@@ -19,6 +19,7 @@ type outage struct {
 	log   *slog.Logger // nil means the default one
 	last  atomic.Int64 // when something was last decided without the store; 0 after the end
 	began atomic.Int64
+	count atomic.Int64 // outages until now
 	lines notice.Throttle
 	modes [3]atomic.Int64 // the decisions in each mode from core.ModeLocal on
 
@@ -35,6 +36,7 @@ func (o *outage) add(now int64, mode core.Mode, reason error) {
 	o.modes[mode-core.ModeLocal].Add(1)
 	if o.last.Swap(now) == 0 {
 		o.began.Store(now)
+		o.count.Add(1)
 		o.logger().Warn("limit: the store is unavailable; requests are decided without it",
 			"code", notice.Outage, "error", reason)
 		return

@@ -16,13 +16,14 @@ const payCost = 40
 
 // A payment is what one debtor pays in a call. Others do not pay it meanwhile.
 type payment struct {
-	of    *debt
-	cells []cell
+	of     *debt
+	charge core.Charge // a copy, since other decisions change that of the debt
+	cells  []cell
 }
 
 func (b *debts) claim(d *debt) payment {
 	n := min(len(d.cells), core.MaxCharges)
-	p := payment{d, d.cells[:n:n]}
+	p := payment{d, d.charge, d.cells[:n:n]}
 	d.cells, d.paying = slices.Clone(d.cells[n:]), true
 	return p
 }
@@ -143,7 +144,7 @@ func (a *attempt) pay(list []payment) (err error) {
 	for _, p := range list {
 		wary = wary || p.of.unsure
 		for _, c := range p.cells {
-			owed := p.of.charge
+			owed := p.charge
 			owed.Cost, owed.Reserve, owed.Debt, owed.ID = c.owed(&owed.Quota, a.now), 0, true, c.id
 			if owed.Age = 0; !owed.Quota.Refills() {
 				owed.Age = max(0, min(a.now-c.at, core.MaxTime))
@@ -172,7 +173,7 @@ func (a *attempt) pay(list []payment) (err error) {
 func (a *attempt) look(list []payment) error {
 	looks := make([]core.Ask, len(list))
 	for i, p := range list {
-		c := p.of.charge
+		c := p.charge
 		c.Cost, c.Reserve, c.Debt, c.Age = 0, 0, false, 0
 		looks[i].Charges = []core.Charge{c}
 	}
@@ -182,9 +183,6 @@ func (a *attempt) look(list []payment) error {
 // payFirst pays what the keys of a call owe, before the store decides about them.
 func (c *call) payFirst() error {
 	b := &c.guard.debts
-	if b.count.Load() == 0 {
-		return nil
-	}
 	b.payments.RLock()
 	defer b.payments.RUnlock()
 	for list := b.claimOf(c.charges, c.now); list != nil; list = b.claimOf(c.charges, c.now) {
@@ -227,7 +225,7 @@ func (s *Store) payNext() (next int64) {
 	next = releaseEvery + rand.Int64N(releaseEvery)
 	defer func() {
 		_ = recover() // the store: a panic in this goroutine would end the program
-		if s.Unavailable() {
+		if s.unavailable() {
 			next = max(next, s.breaker.probeIn(a.now))
 		}
 	}()

@@ -105,7 +105,7 @@ func (s *Store) armRelease(now int64) {
 		next = min(next, s.unreleased.list[i].due)
 	}
 	in := max(releaseEvery, next-now)
-	if s.Unavailable() {
+	if s.unavailable() {
 		in = max(in, s.breaker.probeIn(now))
 	}
 	time.AfterFunc(time.Duration(in+rand.Int64N(releaseEvery))*time.Microsecond, s.releaseDue)

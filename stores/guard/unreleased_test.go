@@ -319,7 +319,7 @@ func TestReleaseOfUnasked(t *testing.T) {
 		}
 		take(1)
 		f.fail(errAway)
-		for id := uint64(10); !s.Unavailable(); id++ {
+		for id := uint64(10); !s.unavailable(); id++ {
 			take(id)
 			require.NoError(t, s.Release(t.Context(), storetest.Of("p", slot(id, 2)...)))
 		}

@@ -189,11 +189,8 @@ func (s *Store) addPool(r *rule, plan *plan, c *core.Charge) *pool {
 // Check checks the wrapped store: see [core.Check].
 func (s *Store) Check(ctx context.Context) error { return core.Check(ctx, s.store) }
 
-// Unavailable reports whether the wrapped store is unavailable: see [core.Unavailable].
-func (s *Store) Unavailable() bool { return core.Unavailable(s.store) }
-
-// Blocked returns what the wrapped store does: see [core.Blocked].
-func (s *Store) Blocked() int64 { return core.Blocked(s.store) }
+// Condition returns that of the wrapped store: see [core.ConditionOf].
+func (s *Store) Condition() core.Condition { return core.ConditionOf(s.store) }
 
 // Guarded returns true: a guard belongs inside a Store of this package, so
 // [github.com/routelimit/limit.New] puts none around it.

@@ -72,11 +72,8 @@ func newStore(store core.Store, now func() int64) *Store {
 // Check checks the wrapped store: see [core.Check].
 func (s *Store) Check(ctx context.Context) error { return core.Check(ctx, s.store) }
 
-// Unavailable reports whether the wrapped store is unavailable: see [core.Unavailable].
-func (s *Store) Unavailable() bool { return core.Unavailable(s.store) }
-
-// Blocked returns what the wrapped store does: see [core.Blocked].
-func (s *Store) Blocked() int64 { return core.Blocked(s.store) }
+// Condition returns that of the wrapped store: see [core.ConditionOf].
+func (s *Store) Condition() core.Condition { return core.ConditionOf(s.store) }
 
 // Take implements [core.Store].
 func (s *Store) Take(ctx context.Context, asks []core.Ask) error {

@@ -208,6 +208,9 @@ func TestWatch(t *testing.T) {
 		"rate_limiting.reservations{}":      6,
 		"rate_limiting.settlements{}":       2,
 		"rate_limiting.store.blocked{}":     0,
+		"rate_limiting.store.outages{}":     0,
+		"rate_limiting.store.owed{}":        0,
+		"rate_limiting.store.paid{}":        0,
 		"rate_limiting.store.unavailable{}": 0,
 		"rate_limiting.waiters{}":           0,
 	}, collect(t, reader))

@@ -33,12 +33,13 @@
 //
 // This expression is above 0 while requests are admitted without the store:
 //
-//	sum by (mode) (rate(rate_limiting_requests_total{result="admitted",mode=~"local|allowed"}[5m]))
+//	sum by (mode) (rate(rate_limiting_requests_total{result="admitted",mode=~"local|allowed"}[1m]))
 //
 // Requests of clients that the program exempts or bars have the modes exempt and
-// barred, and no rule. Rules with OnStoreError Refuse have the mode refused instead. After an outage,
-// for up to a window, refusals may have the mode local while the store works: it
-// may not know what was admitted without it.
+// barred, and no rule. Rules with OnStoreError Refuse have the mode refused instead.
+// rate_limiting_store_owed is above 0 until the store is charged for what was admitted
+// without it, about a second after it answers. If it has lost data, refusals may have the mode
+// local for up to a window.
 //
 // The metrics are of what [limit.Options].Observe observes: each HTTP request that
 // a handler, middleware or adapter decides, and [limit.Policy.Take] and

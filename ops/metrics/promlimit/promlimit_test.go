@@ -309,7 +309,7 @@ func TestWatch(t *testing.T) {
 				require.NoError(t, d.Settle(t.Context(), 0))
 			}
 		}
-		failing.err = core.ErrUnavailable
+		failing.err = core.ErrOutOfReach
 		for range 5 {
 			_, err := policy.Take(t.Context(), limit.Request{})
 			require.NoError(t, err)
@@ -325,6 +325,15 @@ rate_limiting_settlements_total 2
 # HELP rate_limiting_store_blocked_total Requests that were decided without the store although it works.
 # TYPE rate_limiting_store_blocked_total counter
 rate_limiting_store_blocked_total 0
+# HELP rate_limiting_store_outages_total Times that requests began to be decided without the store.
+# TYPE rate_limiting_store_outages_total counter
+rate_limiting_store_outages_total 1
+# HELP rate_limiting_store_owed Units admitted without the store that it is not charged for yet.
+# TYPE rate_limiting_store_owed gauge
+rate_limiting_store_owed 5
+# HELP rate_limiting_store_paid_total Units admitted without the store that it was charged for afterwards.
+# TYPE rate_limiting_store_paid_total counter
+rate_limiting_store_paid_total 0
 # HELP rate_limiting_store_unavailable Stores whose breaker is open.
 # TYPE rate_limiting_store_unavailable gauge
 rate_limiting_store_unavailable 1
