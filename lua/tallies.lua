@@ -70,10 +70,11 @@ local function rule_of(head)
   return rule
 end
 
--- the burst of the quota of a bucket or queue
-local function burst_in(head)
+-- the most that a version leaves in a bucket, in units, and in a queue, in us
+local function held_by(head)
   local algorithm = byte(head, 1)
-  return algorithm > 3 and algorithm < 7 and tonumber(string.match(head, '^%d+', 21)) or 0
+  if algorithm == 6 then return u56(head, 2) end
+  return algorithm > 3 and algorithm < 6 and tonumber(string.match(head, '^%d+', 21)) or 0
 end
 
 local function goes(t) return t.used + IDLE_TALLY + 2*(#t.head > 1 and u56(t.head, 2) or 0) end
@@ -185,7 +186,7 @@ end
 local function join_tally(t, now)
   local own, list = t.own, t.list
   own.used, own.times = now, own.times and sub(own.times, 1, 7) .. be56(now)
-  if t.head ~= own.head and burst_in(t.head) >= burst_in(own.head) then -- or the value counts for the larger one
+  if t.head ~= own.head and held_by(t.head) >= held_by(own.head) then -- or the value counts for the larger one
     own.head, own.size = t.head, nil
   end
   if own.comes then
