@@ -24,7 +24,7 @@ algorithms[4] = algorithms[4] or algorithms[5]
 local lacking = {} -- by key, 10 more than an algorithm of units that the script lacks
 local asked = {} -- by its index, whether a key was asked for units
 local forms = {} -- by size and first byte, the algorithm of values of this call
-local quotas = {} -- by heads that a script has written, their rules; keys that are alike share one
+local quotas = {} -- by heads that a script has written, their rules, or true; keys that are alike share one
 
 -- the algorithm of a letter: of those with one kind of state the first
 local function algorithm_by(letter)
@@ -59,7 +59,7 @@ local function counts_units(algorithm) return algorithm < 7 end
 -- the rule of a head
 local function rule_of(head)
   local rule = quotas[head]
-  if rule then return rule end
+  if rule and rule ~= true then return rule end
   rule = {as = algorithms[algorithm_in(head)], limit = u48(head, 9), window = u48(head, 15)}
   rule.short, rule.capacity = rule.window < 4294967296, rule.limit
   local prepare = rule.as['prepare']
@@ -103,6 +103,7 @@ local function tallies_of(key, value)
       times = sub(value, at, at + 13), value = nil, sizes = nil, size = nil}
     at = at + 23 + size
     if size < 1 or #value < at + 2 or not quotas[t.head] and not is_head(t.head) then return nil end
+    quotas[t.head] = quotas[t.head] or true
     local algorithm = algorithm_in(t.head)
     if not algorithms[algorithm] and lacks(key, algorithm) then return nil end
     size = u24(value, at)
