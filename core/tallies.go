@@ -128,7 +128,7 @@ func (t *Tallies) join() {
 		return
 	}
 	t.own.used = t.now
-	if q := &t.quota; !q.Refills() || q.Burst >= t.own.quota.Burst { // or the state counts for the larger one
+	if q := &t.quota; q.holds() >= t.own.quota.holds() { // or the state counts for the larger one
 		t.own.quota = *q
 	}
 	if !slices.Contains(t.list, t.own) {
@@ -142,6 +142,17 @@ func (t *Tallies) join() {
 	if len(t.list) == 1 && t.own.came+idleGrid+2*t.own.quota.Span() <= t.now {
 		t.before, t.of, t.list = t.own.state, t.own.quota.Algorithm, nil
 	}
+}
+
+// holds returns the most that a version leaves in a bucket, in units, and in a queue, in time.
+func (q *Quota) holds() int64 {
+	switch {
+	case q.Queues():
+		return q.Span()
+	case q.Refills():
+		return q.Burst
+	}
+	return 0
 }
 
 // goes returns when a tally goes if its version takes nothing more.

@@ -36,7 +36,11 @@ local function be24(x)
   return char((x - b) / 256, b, c)
 end
 local function be56(x)
-  local low = x % 16777216; x = (x - low) / 16777216
-  local middle = x % 16777216
-  return char((x - middle) / 16777216) .. be24(middle) .. be24(low)
+  local g = x % 256; x = (x - g) / 256
+  local f = x % 256; x = (x - f) / 256
+  local e = x % 256; x = (x - e) / 256
+  local d = x % 256; x = (x - d) / 256
+  local c = x % 256; x = (x - c) / 256
+  local b = x % 256
+  return char((x - b) / 256, b, c, d, e, f, g)
 end

@@ -127,8 +127,10 @@ local function window_grids()
     local value, at = s.list, s.place
     s.extra, s.was = u48(value, at + 20), u48(value, at + 14)
     if s.used == 0 then s.extra = left(value, at, s.rule.span, s.now) end
-    s.room = s.room - s.extra
-    as.outlook(s)
+    if s.extra > 0 or s.used > s.was then -- or it is as if there were no others
+      s.room = s.room - s.extra
+      as.outlook(s)
+    end
   end
 
   function as.bump(value, at, rule, n, now, stamp)
@@ -140,7 +142,7 @@ local function window_grids()
     if open then
       count = count + n
       if count > 281474976710655 then count = 281474976710655 end
-      value = sub(value, at, at + 34) .. (to == ends and sub(value, at + 35, at + 41) or be56(to))
+      value = to == ends and sub(value, at, at + 41) or sub(value, at, at + 34) .. be56(to)
     else
       extra, count = left(value, at, rule.span, now), n
       value = sub(value, at, at + 19) .. be48(extra) .. sub(value, at + 26, at + 34) .. be56(to)
@@ -200,22 +202,30 @@ local function window_grids()
   return as
 end
 
-local function decode_window(value, rule, now)
+local function decode_window(value, rule, now, place)
+  if value and not place and (#value ~= 27 or sub(value, 1, 7) ~= rule.form) then
+    rule.grids = rule.grids or window_grids()
+    return rule.grids.decode(value, rule, now)
+  end
   local from, to = period(rule, now)
   if not from then return nil, WRONG_CLOCK end
-  local s = {rule = rule, now = now, to = to, used = 0, room = rule.limit, more = 0, reset = 0, taken = nil}
+  local s, before
+  if place then
+    before = place + 27
+    s = {rule = rule, now = now, to = to, used = 0, room = rule.limit, more = 0, reset = 0, taken = nil,
+      kind = nil, list = nil, place = nil, mine = nil, extra = nil, was = nil}
+  else
+    before = 0
+    s = {rule = rule, now = now, to = to, used = 0, room = rule.limit, more = 0, reset = 0, taken = nil}
+  end
   if value then
-    if #value ~= 27 or sub(value, 1, 7) ~= rule.form then
-      rule.grids = rule.grids or window_grids()
-      return rule.grids.decode(value, rule, now)
-    end
-    local count = u48(value, 15)
+    local count = u48(value, before + 15)
     if count > 0 and rule.kind == OWN then
-      local ends = u56(value, 8)
+      local ends = u56(value, before + 8)
       if ends > to then ends, s.redated = to, true end -- the clock has stepped back
       if now < ends then s.to, s.used = ends, count end
     elseif count > 0 then
-      local last = u56(value, 21)
+      local last = u56(value, before + 21)
       if last >= to then last, s.redated = now, true end
       if last >= from then s.used = count end
     end

@@ -140,7 +140,7 @@ local function by_own_grid(as)
       end
     end
     if place and other and at == #value + 1 then
-      local s = rule.as.decode(sub(value, place + 28, place + rule.size - 1), rule, now)
+      local s = rule.as.decode(value, rule, now, place)
       if s then
         s.kind, s.list, s.place, s.mine = as, value, place, true
         if as.resume then as.resume(s) end
@@ -154,22 +154,24 @@ local function by_own_grid(as)
     if not s.taken or s.owed then return nil end
     local rule, whole, now, at, out = s.rule, s.list, s.now, 2, 'x'
     stamp = stamp or be56(now)
-    rule.bytes = rule.bytes or be48(rule.limit)
+    rule.bytes = rule.bytes or be48(rule.limit) .. '\0\0\0\0\0\0' .. sub(rule.own, 1, 2)
     while at < #whole do
-      local text, matters, other, idle = nil, life, rule, IDLE_GRID
+      local other, idle = rule, IDLE_GRID
       if at == s.place then
-        text = sub(whole, at, at + 6) .. stamp .. rule.bytes ..
-          (s.extra and s.extra > 0 and be48(s.extra) or '\0\0\0\0\0\0') .. sub(whole, at + 26, at + 27) .. value
+        local bytes = rule.bytes
+        if s.extra and s.extra > 0 then bytes = sub(bytes, 1, 6) .. be48(s.extra) .. sub(bytes, 13) end
+        out = out .. sub(whole, at, at + 6) .. stamp .. bytes .. value
       else
         other, idle = as.rules[as.mark(whole, at)], u56(whole, at + 7) - now + IDLE_GRID
         if idle + 2*other.span <= 0 then return nil end -- it goes
-        text, matters = as.bump(whole, at, other, s.taken, now, stamp)
+        local text, matters = as.bump(whole, at, other, s.taken, now, stamp)
         if not text then return nil end
+        if matters > life then life = matters end
+        out = out .. text
       end
       idle = idle + 2*other.span
-      if matters > life then life = matters end
       if idle > life then life = idle end
-      out, at = out .. text, at + other.size
+      at = at + other.size
     end
     return out, life
   end
@@ -232,7 +234,8 @@ local function encode_grids(s, value, life)
     end
   end
   mine.value = s.joins and not s.taken and s.own or s.kept or value
-  if #list == 1 and mine.extra == 0 and not (s.told and s.used > mine.limit) then return mine.value, life end
+  local above = (s.told or not s.taken) and kind.above and kind.above(0, s.used, mine.limit) or 0
+  if #list == 1 and mine.extra == 0 and above == 0 then return mine.value, life end
   mine.matters, mine.holds = life, s.used
   for i = 1, #list do
     local g = list[i]

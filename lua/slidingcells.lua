@@ -149,18 +149,18 @@ local function cells_grids()
   return as
 end
 
-local function decode_cells(value, rule, now)
-  local keep, length = rule.cells + 1, ceildiv(rule.window, rule.cells)
+local function decode_cells(value, rule, now, place)
+  local keep, length, before = rule.cells + 1, ceildiv(rule.window, rule.cells), place and place + 27 or 0
+  if value and not place and (#value ~= 15 + 6*keep or byte(value, 1) ~= 118 or u56(value, 9) ~= length) then
+    rule.grids = rule.grids or cells_grids()
+    return rule.grids.decode(value, rule, now)
+  end
   local cell = floordiv(now, length)
   local s = {rule = rule, now = now, cell = cell, length = length, keep = keep, used = 0, counts = {},
     room = 0, more = 0, reset = 0}
   for i = 1, keep do s.counts[i] = 0 end -- counts[i]: of cell - i + 1
   if value then
-    if #value ~= 15 + 6*keep or byte(value, 1) ~= 118 or u56(value, 9) ~= length then
-      rule.grids = rule.grids or cells_grids()
-      return rule.grids.decode(value, rule, now)
-    end
-    local newest = u56(value, 2)
+    local newest = u56(value, before + 2)
     newest = (newest - newest % length) / length
     if newest > cell then
       s.redated = true
@@ -168,14 +168,14 @@ local function decode_cells(value, rule, now)
         local at = newest - i
         if at > cell then at = cell end -- ahead of now is now
         if newest - i >= 0 and at > cell - keep then
-          s.counts[cell - at + 1] = s.counts[cell - at + 1] + u48(value, 16 + 6*i)
+          s.counts[cell - at + 1] = s.counts[cell - at + 1] + u48(value, before + 16 + 6*i)
         end
       end
     else
       for i = 0, keep - 1 do
         local j = cell - newest + i + 1
         if j > keep then break end
-        s.counts[j] = u48(value, 16 + 6*i)
+        s.counts[j] = u48(value, before + 16 + 6*i)
       end
     end
     for i = 1, keep do s.used = s.used + s.counts[i] end

@@ -138,17 +138,17 @@ local function counter_grids()
   return as
 end
 
-local function decode_counter(value, rule, now)
-  local window = rule.window
+local function decode_counter(value, rule, now, place)
+  local window, before = rule.window, place and place + 27 or 0
+  if value and not place and (#value ~= 26 or byte(value, 1) ~= 119 or u48(value, 21) ~= window) then
+    rule.grids = rule.grids or counter_grids()
+    return rule.grids.decode(value, rule, now)
+  end
   local at = floordiv(now, window)
   local s = {rule = rule, now = now, at = at, current = 0, previous = 0, left = (at + 1)*window - now,
     used = 0, fading = 0, room = 0, more = 0, reset = 0}
   if value then
-    if #value ~= 26 or byte(value, 1) ~= 119 or u48(value, 21) ~= window then
-      rule.grids = rule.grids or counter_grids()
-      return rule.grids.decode(value, rule, now)
-    end
-    local index, current, previous = floordiv(u56(value, 2), window), u48(value, 9), u48(value, 15)
+    local index, current, previous = floordiv(u56(value, before + 2), window), u48(value, before + 9), u48(value, before + 15)
     if current + previous >= 281474976710656 then return nil end -- no limit is as large
     if index > at then index, current, previous, s.redated = at, current + previous, 0, true end
     if index == at then s.current, s.previous = current, previous

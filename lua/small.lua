@@ -1,8 +1,12 @@
 -- What the algorithms with a small state share.
 
 local function be48(x)
-  local low = x % 16777216
-  return be24((x - low) / 16777216) .. be24(low)
+  local f = x % 256; x = (x - f) / 256
+  local e = x % 256; x = (x - e) / 256
+  local d = x % 256; x = (x - d) / 256
+  local c = x % 256; x = (x - c) / 256
+  local b = x % 256
+  return char((x - b) / 256, b, c, d, e, f)
 end
 
 -- a*b/c rounded down, and the remainder, of whole numbers that are not negative,
@@ -86,7 +90,7 @@ local function save_small(rule, now, stamp, grace)
   for k = rule.first, rule.last do
     if not problem[k] and (taken[k] > 0 or redated[k]) then
       local value, life = rule.as.encode(states[k], stamp)
-      call('SET', keys[k], value, 'PX', tostring(ceil(life / 1000) + grace))
+      call('PSETEX', keys[k], tostring(ceil(life / 1000) + grace), value)
     end
   end
 end

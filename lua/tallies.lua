@@ -24,7 +24,7 @@ algorithms[4] = algorithms[4] or algorithms[5]
 local lacking = {} -- by key, 10 more than an algorithm of units that the script lacks
 local asked = {} -- by its index, whether a key was asked for units
 local forms = {} -- by size and first byte, the algorithm of values of this call
-local quotas = {} -- by heads that a script has written, their rules; keys that are alike share one
+local quotas = {} -- by heads that a script has written, their rules, or true; keys that are alike share one
 
 -- the algorithm of a letter: of those with one kind of state the first
 local function algorithm_by(letter)
@@ -59,7 +59,7 @@ local function counts_units(algorithm) return algorithm < 7 end
 -- the rule of a head
 local function rule_of(head)
   local rule = quotas[head]
-  if rule then return rule end
+  if rule and rule ~= true then return rule end
   rule = {as = algorithms[algorithm_in(head)], limit = u48(head, 9), window = u48(head, 15)}
   rule.short, rule.capacity = rule.window < 4294967296, rule.limit
   local prepare = rule.as['prepare']
@@ -70,10 +70,11 @@ local function rule_of(head)
   return rule
 end
 
--- the burst of the quota of a bucket or queue
-local function burst_in(head)
+-- the most that a version leaves in a bucket, in units, and in a queue, in us
+local function held_by(head)
   local algorithm = byte(head, 1)
-  return algorithm > 3 and algorithm < 7 and tonumber(string.match(head, '^%d+', 21)) or 0
+  if algorithm == 6 then return u56(head, 2) end
+  return algorithm > 3 and algorithm < 6 and tonumber(string.match(head, '^%d+', 21)) or 0
 end
 
 local function goes(t) return t.used + IDLE_TALLY + 2*(#t.head > 1 and u56(t.head, 2) or 0) end
@@ -102,6 +103,7 @@ local function tallies_of(key, value)
       times = sub(value, at, at + 13), value = nil, sizes = nil, size = nil}
     at = at + 23 + size
     if size < 1 or #value < at + 2 or not quotas[t.head] and not is_head(t.head) then return nil end
+    quotas[t.head] = quotas[t.head] or true
     local algorithm = algorithm_in(t.head)
     if not algorithms[algorithm] and lacks(key, algorithm) then return nil end
     size = u24(value, at)
@@ -185,7 +187,7 @@ end
 local function join_tally(t, now)
   local own, list = t.own, t.list
   own.used, own.times = now, own.times and sub(own.times, 1, 7) .. be56(now)
-  if t.head ~= own.head and burst_in(t.head) >= burst_in(own.head) then -- or the value counts for the larger one
+  if t.head ~= own.head and held_by(t.head) >= held_by(own.head) then -- or the value counts for the larger one
     own.head, own.size = t.head, nil
   end
   if own.comes then

@@ -21,6 +21,28 @@ func TestTallies(t *testing.T) {
 	storetest.Tallies(t, harness(redistest.Client(t)), 200)
 }
 
+// TestToldAboveLimit has a clock step back behind a window that has more than its limit, since
+// another algorithm took it. What is above the limit counts in the next window nevertheless.
+func TestToldAboveLimit(t *testing.T) {
+	log := core.Quota{Limit: 10, Window: 10_000_000}
+	window := core.Quota{Algorithm: core.FixedWindow, Limit: 2, Window: 10_000_000}
+	now := start
+	store := at(redistest.Client(t), &now)
+	var state core.State = core.NewTallies(log.Algorithm, core.NewState(log.Algorithm))
+	for i, step := range []struct {
+		after int64
+		quota core.Quota
+		cost  int64
+	}{{0, log, 1}, {0, window, 1}, {0, log, 1}, {0, log, 5}, {-1, window, 1}, {10_000_000, window, 1}, {10_000_000, window, 1}} {
+		now += step.after
+		charges := []core.Charge{{Rule: "r", Key: "k", Quota: step.quota, Cost: step.cost}}
+		got, err := core.Take(t.Context(), store, charges)
+		require.NoError(t, err)
+		want := core.Decide(now, charges, []core.State{state})
+		require.Equal(t, want.Outcomes(), got.Outcomes(), "step %d", i)
+	}
+}
+
 // TestBrokenTallies tests that every call on a key of several algorithms is answered, or is an
 // error that names the key, with any bytes of its value changed and at every length.
 func TestBrokenTallies(t *testing.T) {

@@ -82,6 +82,7 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 		{"Leases", leases()},
 		{"Returns", returns()},
 		{"Told", told()},
+		{"Beside", beside()},
 		{"Names", names()},
 		{"Calls", calls()},
 		{"Concurrent", concurrent()},

@@ -91,7 +91,28 @@ func told() (tests []namedTest) {
 			}
 		}
 	}
-	return tests
+	return append(tests, namedTest{"queues of two rates beside buckets", tellSlowQueue})
+}
+
+// tellSlowQueue has queues and buckets together admit no more than at their rate. The longest
+// queue in time is of the slow version, so what buckets admit counts up to there.
+func tellSlowQueue(t *testing.T, h Harness) {
+	random, most, now := rand.New(rand.NewPCG(1, 1)), int64(0), starts[0]
+	versions := []core.Quota{
+		{Algorithm: core.Queue, Limit: 1, Window: 10 * sec, Burst: 1},
+		{Algorithm: core.LeakyBucket, Limit: 1, Window: 10 * sec, Burst: 1},
+		{Algorithm: core.TokenBucket, Limit: 1, Window: 10 * sec, Burst: 2},
+		{Algorithm: core.Queue, Limit: 1, Window: 20 * sec, Burst: 1},
+	}
+	meter := newMeter(versions, now)
+	for i := range 1_500 {
+		now += random.Int64N(10 * sec)
+		h.SetTime(now)
+		if take(t, h, "policy", core.Charge{Rule: "r", Key: "k", Quota: versions[i%4], Cost: 1}).Allowed {
+			most = max(most, meter.add(now))
+		}
+	}
+	require.LessOrEqual(t, most, int64(7)) // see capacity
 }
 
 func tellEachOther(t *testing.T, h Harness, one, other core.Quota) {

@@ -404,6 +404,9 @@ func (v *versions) enough() {
 	for _, q := range v.quotas {
 		constant = max(constant, q.Capacity()+2)
 	}
+	if v.mixed { // a counter dates the units of others late
+		constant *= 2
+	}
 	if slices.ContainsFunc(v.quotas, func(q core.Quota) bool { return q.Algorithm == core.FixedWindow }) { // what a window has above its limit counts in the next
 		constant += tightest.units / 8
 	}
