@@ -132,8 +132,7 @@ func statusOf(err error) int {
 // buffers are used again.
 func writeDocument(w http.ResponseWriter, status int, err error) {
 	h := w.Header()
-	values := &[2]string{"application/problem+json", "nosniff"} // one allocation for both
-	h["Content-Type"], h["X-Content-Type-Options"] = values[0:1:1], values[1:2:2]
+	h["Content-Type"], h["X-Content-Type-Options"] = problemJSON, noSniff
 	w.WriteHeader(status)
 	buffer := buffers.Get().(*[]byte)
 	*buffer = appendDocument((*buffer)[:0], status, err)

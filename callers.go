@@ -176,7 +176,7 @@ func (l *layer) caller(run *engine.Run) error {
 	if p.exemptsUser {
 		from.user = l.who(door.User)
 	}
-	l.decision.terms = p.distinguish(run, l.route, &from)
+	l.Decision.terms = p.distinguish(run, l.route, &from)
 	return nil
 }
 

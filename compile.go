@@ -136,7 +136,7 @@ func (p *version) compile(i int, r *Rule) engine.Rule {
 type terms struct {
 	engine.Terms
 	limits  []int64  // for each rule
-	header  string   // the value of RateLimit-Policy
+	header  []string // the value of RateLimit-Policy, or nil
 	members []string // of it, for each rule
 }
 
@@ -144,7 +144,7 @@ type terms struct {
 // the usual one.
 func (l *Limiter) termsOf(rules []Rule, other []int64) *terms {
 	t := &terms{}
-	reserves := false
+	reserves, header := false, ""
 	for i, r := range rules {
 		if other[i] != 0 {
 			r = r.WithLimit(other[i])
@@ -155,8 +155,11 @@ func (l *Limiter) termsOf(rules []Rule, other []int64) *terms {
 		t.Variants = append(t.Variants, "")
 		t.Capacities = append(t.Capacities, q.Capacity())
 		t.members = append(t.members, fields.Policy(r.Name, &q, r.Limit))
-		t.header = fields.Join(t.header, t.members[i])
+		header = fields.Join(header, t.members[i])
 		reserves = reserves || len(r.Reserve) > 0
+	}
+	if header != "" {
+		t.header = []string{header}
 	}
 	if !reserves {
 		return t

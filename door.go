@@ -49,9 +49,9 @@ func init() {
 }
 
 // serve is Adapter.ServeRequest of package adapter.
-func (p *Policy) serve(w http.ResponseWriter, r *http.Request, from door.Framework, given Request) error {
+func (p *Policy) serve(w http.ResponseWriter, r *http.Request, from door.Framework, given *Request) error {
 	v := p.current.Load()
-	if err := v.checkGiven(&given); err != nil {
+	if err := v.checkGiven(given); err != nil {
 		return err
 	}
 	return v.serve(w, r, from, given)
@@ -59,17 +59,20 @@ func (p *Policy) serve(w http.ResponseWriter, r *http.Request, from door.Framewo
 
 // decide is Adapter.Decide of package adapter.
 func (p *Policy) decide(r *http.Request, from door.Framework, cost int64) (d Decision, err error) {
-	l := p.current.Load().enter(r, from)
-	l.given.Cost = cost
+	var given *Request
+	if cost != 0 {
+		given = &Request{Cost: cost}
+	}
+	l := p.current.Load().enter(r, from, given)
 	if err = l.decide(false); err != nil {
 		p.limiter.failed(undecidedRequest, r, Decision{}, err)
 		return Decision{}, err
 	}
-	d = l.decision
+	d = l.Decision
 	d.loss = nil // Lost is about its own leases alone
 	if d.of.Holds() {
-		l.shared = true
 		d.of.OnLoss(nil, l.reportLoss)
+		l.shared = true
 	}
 	l.leave()
 	return d, nil
@@ -122,7 +125,7 @@ func (l *Limiter) peekKey(ctx context.Context, policy, rule, key, plan string) (
 		return RuleDecision{}, err
 	}
 	d.of.Outcomes()[i].Need(1 + d.of.Caller.Reserve(i))
-	d.describe(p, of.route.name, terms)
+	d.decided(run, p, of.route.name, terms)
 	return d.rule(i), nil
 }
 

@@ -68,7 +68,7 @@ func (p *Policy) Serve(w http.ResponseWriter, r *http.Request, given Request, ne
 	if err := v.checkGiven(&given); err != nil {
 		return err
 	}
-	v.exchange(w, r, next, true, given)
+	v.exchange(w, r, next, true, &given)
 	return nil
 }
 
@@ -85,11 +85,11 @@ var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
 func (p *Policy) handler(next http.Handler, routed bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.current.Load().exchange(w, r, next, routed, Request{})
+		p.current.Load().exchange(w, r, next, routed, nil)
 	})
 }
 
-func (p *version) exchange(w http.ResponseWriter, r *http.Request, next http.Handler, routed bool, given Request) {
+func (p *version) exchange(w http.ResponseWriter, r *http.Request, next http.Handler, routed bool, given *Request) {
 	e := exchanges.Get().(*exchange)
 	*e = exchange{p.Policy, w, r, next, routed}
 	defer func() {

@@ -3,6 +3,7 @@ package limit
 import (
 	"net/http"
 	"strconv"
+	"unsafe"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/fields"
@@ -36,64 +37,85 @@ const (
 	headerRateLimit = "Ratelimit"
 )
 
-// setHeaders sets the headers of a decision: the quotas as [Options].Headers says
+// Values that many responses share, and so must not change in place.
+var (
+	noStore     = []string{"no-store"}
+	problemJSON = []string{"application/problem+json"}
+	noSniff     = []string{"nosniff"}
+)
+
+// headerFields has room for the values of a response of its own.
+type headerFields struct {
+	values [2]string
+	text   [80]byte
+}
+
+// setHeaders sets the headers of the decision: the quotas as [Options].Headers says
 // and, on a refusal, Retry-After in whole seconds, rounded up, with
 // [Options].Jitter. Policies stacked on one request (of a group and of a route)
 // add their members to the same fields.
-func setHeaders(h http.Header, d *Decision) {
-	style := d.policy.limiter.options.Headers
-	draft := (style == 0 || style&Draft11 != 0) && d.terms.header != ""
+func (l *layer) setHeaders(h http.Header, f *headerFields) {
+	d, style := &l.Decision, l.version.limiter.options.Headers
 	refused := !d.Allowed && d.outcome != degraded
-	retry := refused && d.RetryAfter != Never
-
-	// One allocation for the texts, and one for the slices of all fields.
-	var room [128]byte
-	b := room[:0]
-	if draft {
-		b = appendRateLimit(b, d)
+	b := f.text[:0]
+	var names [5]string
+	var ends [len(names)]int
+	n := 0
+	end := func(name string) {
+		names[n], ends[n] = name, len(b)
+		n++
 	}
-	end := len(b)
-	if retry {
-		b = strconv.AppendInt(b, d.retrySeconds(), 10)
-	}
-	text := string(b)
-	values := new([4]string)
-	if draft {
-		values[0], values[1] = d.terms.header, text[:end]
+	if (style == 0 || style&Draft11 != 0) && d.terms != nil && d.terms.header != nil { // a barred client has no terms
+		policy := d.terms.header
 		if d.policy.hides || d.of.Caller.Exempt != 0 {
-			values[0], values[1] = d.shownFields()
+			shown, state := d.shownFields()
+			policy, b = []string{shown}, append(b, state...)
+		} else {
+			b = appendRateLimit(b, d)
 		}
-	}
-	if values[0] != "" {
-		h[headerPolicy] = add(h[headerPolicy], values[0:1:1])
-		h[headerRateLimit] = add(h[headerRateLimit], values[1:2:2])
+		if len(b) > 0 {
+			h[headerPolicy] = add(h[headerPolicy], policy)
+			end(headerRateLimit)
+		}
 	}
 	if refused {
-		values[2] = "no-store"
-		h["Cache-Control"] = values[2:3:3]
-	}
-	if retry {
-		values[3] = text[end:]
-		h["Retry-After"] = values[3:4:4]
+		h["Cache-Control"] = noStore
+		if d.RetryAfter != Never {
+			b = strconv.AppendInt(b, d.retrySeconds(), 10)
+			end("Retry-After")
+		}
 	}
 	if style&(XRateLimit|XRateLimitUnix) != 0 {
-		r, ok := d.nearest()
-		if !ok {
-			return
-		}
-		if refused && r.RetryAfter < d.RetryAfter { // a rule that has no header refuses for longer
-			r.Remaining = 0
-			if d.RetryAfter != Never {
-				r.ResetAfter = max(r.ResetAfter, d.RetryAfter)
+		if r, ok := d.nearest(); ok {
+			if refused && r.RetryAfter < d.RetryAfter { // a rule that has no header refuses for longer
+				r.Remaining = 0
+				if d.RetryAfter != Never {
+					r.ResetAfter = max(r.ResetAfter, d.RetryAfter)
+				}
 			}
+			if style&XRateLimitUnix != 0 {
+				r.ResetAfter += core.Duration(d.of.At)
+			}
+			b = strconv.AppendInt(b, r.Capacity, 10)
+			end("X-Ratelimit-Limit")
+			b = strconv.AppendInt(b, r.Remaining, 10)
+			end("X-Ratelimit-Remaining")
+			b = strconv.AppendInt(b, fields.Seconds(r.ResetAfter), 10)
+			end("X-Ratelimit-Reset")
 		}
-		reset := r.ResetAfter
-		if style&XRateLimitUnix != 0 {
-			reset += core.Duration(d.of.At)
+	}
+	text := unsafe.String(unsafe.SliceData(b), len(b)) // b is not written again
+	values, from := f.values[:0], 0
+	for _, to := range ends[:n] {
+		values = append(values, text[from:to])
+		from = to
+	}
+	for i := range values {
+		one := values[i : i+1 : i+1]
+		if names[i] == headerRateLimit {
+			one = add(h[headerRateLimit], one)
 		}
-		h.Set("X-RateLimit-Limit", strconv.FormatInt(r.Capacity, 10))
-		h.Set("X-RateLimit-Remaining", strconv.FormatInt(r.Remaining, 10))
-		h.Set("X-RateLimit-Reset", strconv.FormatInt(fields.Seconds(reset), 10))
+		h[names[i]] = one
 	}
 }
 
@@ -108,7 +130,7 @@ func add(values, one []string) []string {
 // setUndecidedHeaders sets the headers of a request that could not be decided.
 // Nothing is known of its quotas.
 func setUndecidedHeaders(h http.Header) {
-	h["Cache-Control"] = []string{"no-store"}
+	h["Cache-Control"] = noStore
 	h["Retry-After"] = []string{"1"}
 }
 
@@ -184,12 +206,4 @@ func (d *Decision) setMarks(h http.Header) {
 // is asked.
 func (d *Decision) retrySeconds() int64 {
 	return fields.Seconds(d.RetryAfter + d.jitter)
-}
-
-// setBarredHeaders sets the headers of a barred request.
-func setBarredHeaders(h http.Header, d *Decision) {
-	h["Cache-Control"] = []string{"no-store"}
-	if d.RetryAfter != Never {
-		h["Retry-After"] = []string{strconv.FormatInt(d.retrySeconds(), 10)}
-	}
 }

@@ -119,7 +119,7 @@ func (l *layer) noticeLateUser() {
 	limiter := l.version.limiter
 	if !limiter.notices.lateUser.Load() && l.who(door.User) != "" && !limiter.notices.lateUser.Swap(true) {
 		l.version.userless.Store(userlessAfter + 1) // the same mistake
-		limiter.lines.Say(notice.LateUser, "policy", l.decision.Policy)
+		limiter.lines.Say(notice.LateUser, "policy", l.Decision.Policy)
 	}
 }
 
@@ -152,7 +152,7 @@ func (l *Limiter) noticeDecision(d *Decision) {
 // noticeTwice warns if the request was charged to a quota of this route before.
 func (l *layer) noticeTwice() {
 	for o := l.outer; o != nil; o = o.outer {
-		if o.decision.policy == nil || o.route.stored != l.route.stored || o.version.composed || l.version.composed {
+		if o.Decision.policy == nil || o.route.stored != l.route.stored || o.version.composed || l.version.composed {
 			continue
 		}
 		if rule := l.route.shared(o.route); rule != "" {

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -20,21 +21,20 @@ import (
 	"github.com/routelimit/limit/rules"
 )
 
-// A layer is one rule set on one HTTP request. It is the context of what is behind the
-// rules, so that handlers and further sets find it: see [DecisionFrom].
+// A layer is one rule set on one HTTP request. Layers are used again: see passage.
 type layer struct {
-	context.Context // before the rules
-	decision        Decision
+	RefusedError // the decision, and the error of one that is a refusal
 
-	outer *layer // the set around this one, or nil
+	outer   *layer   // the set around this one, or nil
+	passage *passage // to what is behind the rules, or nil
 
 	version   *version
 	route     *route
 	request   *http.Request
 	framework door.Framework
-	given     Request            // what a handler says of the request: see Policy.Serve
+	given     *Request           // what a handler says of the request, or nil: see Policy.Serve
 	known     [door.Parts]string // of the caller
-	shared    bool               // whether something else knows of it, which may live longer
+	shared    bool               // whether something has it that may outlive the request
 	userless  bool               // whether a rule by user met no user, and no request had one so far
 	timed     bool               // whether the response is one of http.TimeoutHandler
 	arrived   *time.Time         // when the request did, if a set has let it wait
@@ -44,50 +44,43 @@ type layer struct {
 	held     engine.Hold        // what the set took
 }
 
-type layerKey struct{}
+var layers = sync.Pool{New: func() any { return new(layer) }}
 
-// Value implements [context.Context].
-func (l *layer) Value(key any) any {
-	if key == (layerKey{}) {
-		return l
+// enter makes the layer of a request on one more rule set.
+func (p *version) enter(r *http.Request, from door.Framework, given *Request) *layer {
+	l := layers.Get().(*layer)
+	l.version, l.route, l.request, l.framework, l.given = p, p.route(from), r, from, given
+	if l.outer = layerOf(r.Context()); l.outer != nil {
+		l.arrived, l.Decision.loss = l.outer.arrived, l.outer.Decision.loss
 	}
-	return l.Context.Value(key)
-}
-
-// layerOf returns the innermost layer of a request, or nil.
-func layerOf(ctx context.Context) *layer {
-	l, _ := ctx.Value(layerKey{}).(*layer)
 	return l
 }
-
-// layers are used again, unless what is behind the rules has seen them.
-var layers = sync.Pool{New: func() any { return new(layer) }}
 
 // leave ends l. After a panic, leave it to the garbage collector instead.
 func (l *layer) leave() {
 	l.held.End()
 	l.keep()
-	if !l.shared {
-		*l = layer{}
-		layers.Put(l)
+	if l.passage == nil || l.passage.users.Add(departed-1) == departed {
+		l.free()
 	}
 }
 
-// enter makes the layer of a request on one more rule set.
-func (p *version) enter(r *http.Request, from door.Framework) *layer {
-	ctx := r.Context()
-	l := layers.Get().(*layer)
-	*l = layer{Context: ctx, version: p, request: r, framework: from, outer: layerOf(ctx), route: p.route(from)}
-	if l.outer != nil {
-		l.decision.loss, l.arrived = l.outer.decision.loss, l.outer.arrived
+// free gives l back, which has no users any more, and has no use for its outer one.
+func (l *layer) free() {
+	if l.shared {
+		return
 	}
-	return l
+	if l.outer != nil {
+		l.outer.passage.done()
+	}
+	*l = layer{}
+	layers.Put(l)
 }
 
 // decide decides the request of l. If it is served, it waits as its rules say; the error
 // may then be that of its context.
 func (l *layer) decide(served bool) error {
-	p, d := l.version, &l.decision
+	p, d := l.version, &l.Decision
 	for _, step := range p.before {
 		if step(l) {
 			return nil
@@ -121,7 +114,7 @@ func (l *layer) decide(served bool) error {
 	if err := run.Serve(ctx, p.limiter.detached(ctx), l.patience(served), &d.of); err != nil {
 		return err
 	}
-	d.describe(p, l.route.name, d.terms)
+	d.decided(run, p, l.route.name, d.terms)
 	return nil
 }
 
@@ -175,7 +168,7 @@ func (l *layer) keys(run *engine.Run) error {
 func (l *layer) value(k *KeyResolver) string {
 	r := l.request
 	var v string
-	if l.given.Keys != nil {
+	if l.given != nil {
 		if v, ok := l.version.limiter.valueOf(k, l.given.Keys); ok {
 			return v
 		}
@@ -241,7 +234,7 @@ func valueID(value string) uint64 {
 
 // usualCost fills in the costs of rules that ask no function for them.
 func (l *layer) usualCost(run *engine.Run) error {
-	if l.given.Cost != 0 || l.given.Costs != nil {
+	if l.given != nil {
 		return l.costs(run)
 	}
 	for i := range run.Charges {
@@ -253,16 +246,18 @@ func (l *layer) usualCost(run *engine.Run) error {
 // costs fills in the costs of rules of which some ask a function. A strike of a ban is a
 // cost of 1, so a request costs it nothing.
 func (l *layer) costs(run *engine.Run) (err error) {
+	var none Request
+	of := cmp.Or(l.given, &none)
 	for i := range run.Charges {
 		c, rule := &run.Charges[i], &l.version.list[i]
-		n, given := l.given.Costs[l.version.names[i]]
+		n, given := of.Costs[l.version.names[i]]
 		switch {
 		case given:
 			c.Cost, err = validCost(n)
 		case rule.Cost == (rules.Cost{}) && c.Quota.Bars():
 			c.Cost = 0
-		case l.given.Cost != 0:
-			c.Cost, err = validCost(l.given.Cost)
+		case of.Cost != 0:
+			c.Cost, err = validCost(of.Cost)
 		default:
 			c.Cost, err = validCost(rule.Cost.Units(l.request))
 		}

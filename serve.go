@@ -14,36 +14,16 @@ import (
 	"github.com/routelimit/limit/rules"
 )
 
-// DecisionFrom returns the decision of the innermost rule set on a request: the zero
-// Decision if no set has let the request through. The context is that of the request in
-// its handler. Outcome and Lost of the decision cover all sets on the request.
-func DecisionFrom(ctx context.Context) Decision {
-	if l := layerOf(ctx); l != nil {
-		return l.decision
-	}
-	return Decision{}
-}
-
-// Outer returns the decision of the next set around the one of d, which is from
-// [DecisionFrom]. It is not ok if there is none.
-func (d Decision) Outer() (outer Decision, ok bool) {
-	if d.outer == nil {
-		return Decision{}, false
-	}
-	return d.outer.decision, true
-}
-
 // serve decides a request, and answers it or calls what is behind the rules.
-func (p *version) serve(w http.ResponseWriter, r *http.Request, from door.Framework, given Request) error {
-	l := p.enter(r, from)
-	l.given = given
+func (p *version) serve(w http.ResponseWriter, r *http.Request, from door.Framework, given *Request) error {
+	l := p.enter(r, from, given)
 	err := l.serve(w)
 	l.leave()
 	return err
 }
 
 func (l *layer) serve(w http.ResponseWriter) error {
-	p, d := l.version, &l.decision
+	p, d := l.version, &l.Decision
 	l.header = w.Header()
 	l.timed = l.outer != nil && !response.Same(l.header, l.outer.header) && response.Timed(w)
 	if err := l.decide(true); err != nil {
@@ -56,7 +36,7 @@ func (l *layer) serve(w http.ResponseWriter) error {
 	}
 	p.limiter.notify(l.request, d, nil)
 	if d.Mode != core.ModeExempt {
-		setHeaders(w.Header(), d)
+		l.setHeaders(w.Header(), &l.open().fields)
 		if d.of.Watched != 0 {
 			d.setMarks(w.Header())
 		}
@@ -77,7 +57,7 @@ func (l *layer) fail(w http.ResponseWriter, err error) error {
 
 // refuse answers a refused request as its rules say.
 func (l *layer) refuse(w http.ResponseWriter) error {
-	d := &l.decision
+	d := &l.Decision
 	refusal := d.refusal()
 	if refusal != nil {
 		d.outcome = outcomeOf(refusal)
@@ -89,14 +69,10 @@ func (l *layer) refuse(w http.ResponseWriter) error {
 		l.giveBack()
 	}
 	l.version.limiter.notify(l.request, d, nil)
-	if d.Mode == core.ModeBarred {
-		setBarredHeaders(w.Header(), d)
-	} else {
-		setHeaders(w.Header(), d)
-	}
+	l.setHeaders(w.Header(), new(headerFields))
 	switch {
 	case d.outcome == answered:
-		return l.answer(w, &RefusedError{Decision: *d})
+		return l.answer(w, l.refused())
 	case d.outcome == redirected:
 		w.Header()["Location"] = []string{refusal.Redirect}
 		status := refusal.Status
@@ -104,21 +80,30 @@ func (l *layer) refuse(w http.ResponseWriter) error {
 			status = http.StatusSeeOther
 		}
 		w.WriteHeader(status)
-		return &RefusedError{Decision: *d}
+		return l.refused()
 	}
-	r := l.behind()
+	r := l.pass()
 	if refusal.Fallback == nil {
 		_, err := l.next(w, r)
 		return err
 	}
 	response.WithDefault(w, http.StatusOK, func(w http.ResponseWriter) { refusal.Fallback.ServeHTTP(w, r) })
-	return &RefusedError{Decision: *d}
+	return l.refused()
+}
+
+// refused returns the error of a refusal. Nothing keeps that of net/http, which has no log of
+// errors.
+func (l *layer) refused() error {
+	if _, unlogged := l.framework.(*exchange); unlogged {
+		return &l.RefusedError
+	}
+	return &RefusedError{Decision: l.Decision}
 }
 
 // admit calls the handler of an admitted request, once its slot has come, and settles it
 // when the handler has returned or panicked.
 func (l *layer) admit(w http.ResponseWriter) error {
-	d, status := &l.decision, 0 // until the handler returns
+	d, status := &l.Decision, 0 // until the handler returns
 	if d.Delay > 0 || d.of.Settles() || d.of.Holds() {
 		defer func() { l.done(status) }()
 		if err := d.Wait(l.request.Context()); err != nil {
@@ -130,7 +115,7 @@ func (l *layer) admit(w http.ResponseWriter) error {
 	}
 	l.noticeTwice()
 	l.takeAgain()
-	r := l.behind()
+	r := l.pass()
 	if l.userless {
 		defer l.noticeLateUser()
 	}
@@ -182,10 +167,9 @@ func answeredAtEnd(ctx context.Context, recorder *response.Recorder, status int)
 // waited. It is nginx's "client closed request"; no client reads it.
 const statusClientClosed = 499
 
-// behind returns the request for what is behind the rules.
-func (l *layer) behind() *http.Request {
-	d := &l.decision
-	d.outer, l.shared = l.outer, true
+// pass returns the request for what is behind the rules.
+func (l *layer) pass() *http.Request {
+	d := &l.Decision
 	if d.Waited > 0 && l.arrived == nil {
 		arrived := time.Now().Add(-d.Waited)
 		l.arrived = &arrived
@@ -195,8 +179,11 @@ func (l *layer) behind() *http.Request {
 			d.loss = &loss{lost: make(chan struct{})}
 		}
 		d.of.OnLoss(d.loss.close, l.reportLoss)
+		l.shared = true
 	}
-	return l.request.WithContext(l)
+	p := l.open()
+	p.request = *l.request.WithContext(p)
+	return &p.request
 }
 
 // A loss is closed with the first loss of a lease of all sets on a request.
@@ -210,20 +197,21 @@ func (l *loss) close() { l.once.Do(func() { close(l.lost) }) }
 // reportLoss reports a lost lease to Observe once the request is done: until then the
 // handler may use it, and it is not safe to read beside that.
 func (l *layer) reportLoss(err error) {
-	l.version.limiter.failed(lostLease, l.request, l.decision, err)
+	l.version.limiter.failed(lostLease, l.request, l.Decision, err)
 }
 
 // done ends an admitted request when its handler has returned a status, or has panicked
 // with the status 0: it releases the leases, and settles by the answer, now or once there
 // is one. Without an answer the request stays charged.
 func (l *layer) done(status int) {
-	d := &l.decision
+	d := &l.Decision
 	d.of.Release()
 	if !l.version.settles || !d.of.Settles() {
 		return
 	}
 	if l.recorder != nil {
 		if status = l.recorder.Status(); status == 0 {
+			l.shared = true
 			l.recorder.Then(l.settle)
 		}
 	}
@@ -239,7 +227,7 @@ func (l *layer) settle(status int) {
 	defer cancel()
 	p := l.version
 	var invalid error
-	err := l.decision.of.Settle(ctx, func(i int, charged int64) int64 {
+	err := l.Decision.of.Settle(ctx, func(i int, charged int64) int64 {
 		settle := &p.list[i].Settle
 		if *settle == (rules.Settlement{}) {
 			return charged
@@ -259,7 +247,7 @@ func (l *layer) settle(status int) {
 		return n
 	})
 	if err := errors.Join(err, invalid); err != nil && !errors.Is(err, ErrSettled) {
-		l.version.limiter.failed(unsettledRequest, l.request, l.decision, err)
+		l.version.limiter.failed(unsettledRequest, l.request, l.Decision, err)
 	}
 }
 
@@ -267,7 +255,7 @@ func (l *layer) settle(status int) {
 // [Options].Exempt exempts, and refuses one that [Options].Bar bars. It reports whether
 // it has decided.
 func (l *layer) screen() bool {
-	o, d := &l.version.limiter.options, &l.decision
+	o, d := &l.version.limiter.options, &l.Decision
 	c := Client{l.request, l.version.limiter, l}
 	switch {
 	case o.Exempt != nil && o.Exempt(c):

@@ -70,7 +70,7 @@ func (p *version) take(ctx context.Context, d *Decision, r *Request) error {
 		if r.Settle {
 			run.Keep(&d.of)
 		}
-		d.describe(p, p.named.name, t)
+		d.decided(run, p, p.named.name, t)
 	}
 	p.observed(d, err)
 	return err
@@ -151,7 +151,7 @@ func (p *version) wait(ctx context.Context, r *Request) (d Decision, err error) 
 		}
 		return Decision{}, err
 	}
-	d.describe(p, p.named.name, t)
+	d.decided(run, p, p.named.name, t)
 	p.observed(&d, nil)
 	if !d.Allowed {
 		return Decision{}, &RefusedError{Decision: d}
@@ -191,7 +191,7 @@ func (p *version) peek(ctx context.Context, r *Request) (d Decision, err error) 
 			d.of.Allowed = d.of.Allowed && (d.of.Watches(i) || d.of.Caller.Exempts(i))
 		}
 	}
-	d.describe(p, p.named.name, t)
+	d.decided(run, p, p.named.name, t)
 	return d, nil
 }
 
@@ -321,6 +321,9 @@ func (p *version) check(r *Request) error {
 
 // checkGiven returns what is wrong with what a handler says of an HTTP request.
 func (p *version) checkGiven(r *Request) error {
+	if r == nil {
+		return nil
+	}
 	if r.UpTo || r.Settle || r.Plan != "" || r.Class != "" {
 		return &rules.Error{Problem: "of an HTTP request, a handler gives Keys, Cost and Costs: leave out UpTo, Settle, Plan and Class"}
 	}

@@ -14,7 +14,7 @@ import (
 var (
 	// Of package adapter:
 	Bind            any // func(*limit.Limiter, limit.RuleSet, *Place) (*limit.Policy, error)
-	Serve           any // func(*limit.Policy, http.ResponseWriter, *http.Request, Framework, limit.Request) error
+	Serve           any // func(*limit.Policy, http.ResponseWriter, *http.Request, Framework, *limit.Request) error
 	Decide          any // func(*limit.Policy, *http.Request, Framework, int64) (limit.Decision, error)
 	AnswerByOptions any // func(*limit.Policy, http.ResponseWriter, *http.Request, int, error) (answered bool)
 

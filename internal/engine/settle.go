@@ -21,6 +21,7 @@ type taken struct {
 	units    []unit
 	ended    atomic.Bool // settled or given back
 	reserved bool        // whether it is counted as a reservation
+	slot     time.Time   // when the slot of a queue comes, if the decision has a Delay
 }
 
 // A unit is what one rule took, other than leases.
@@ -30,10 +31,11 @@ type unit struct {
 	core.Return
 }
 
-// keep remembers what an admitted request took.
+// keep remembers what an admitted request took, and when its slot comes.
 func (r *Run) keep() error {
-	if r.result.Allowed {
-		r.result.taken = r.newTaken()
+	if d := &r.result; d.Allowed {
+		d.taken = r.newTaken()
+		d.taken.slot = time.Now().Add(core.Duration(d.Delay))
 	}
 	return nil
 }
