@@ -2,6 +2,7 @@ package limit
 
 import (
 	"cmp"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -27,6 +28,7 @@ type notices struct {
 	// How many requests had no user when a function asked: see noticeListedUsers.
 	listedUsers atomic.Int32
 
+	peers   atomic.Int32  // requests that noticeProxies has looked at
 	look    atomic.Uint32 // what to look at after the next decision: see lookOnce
 	changed atomic.Int64  // when operate.Change was called, in Unix nanoseconds
 }
@@ -61,11 +63,21 @@ func (p *version) noticePathValue(pattern string) {
 // forwardingHeaders are what proxies write, and what clients forge.
 var forwardingHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Cf-Connecting-Ip", "True-Client-Ip"}
 
+// lookAtPeers is how many of the first requests are looked at for proxies, and of how many
+// later ones one is: it takes a few searches of the header.
+const lookAtPeers = 100
+
 // noticeProxies warns if a request has a forwarding header and its peer is not
 // trusted, or comes from a trusted proxy that names no client.
 func (of *layer) noticeProxies() (decided bool) {
 	l, r := of.version.limiter, of.request
 	p, n := &l.options.Proxies, &l.notices
+	switch {
+	case n.peers.Load() < lookAtPeers:
+		n.peers.Add(1)
+	case rand.Uint32()%lookAtPeers != 0:
+		return false
+	}
 	if n.untrusted.Load() && n.silentProxy.Load() || len(p.Trusted) == 0 && p.Hops > 0 {
 		return false
 	}

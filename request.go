@@ -42,18 +42,18 @@ type layer struct {
 	recorder *response.Recorder // of the response, once the handler runs, if rules settle by its status
 	header   http.Header        // of the response
 	held     engine.Hold        // what the set took
+
+	exchange exchange // of net/http
 }
 
 var layers = sync.Pool{New: func() any { return new(layer) }}
 
-// enter makes the layer of a request on one more rule set.
-func (p *version) enter(r *http.Request, from door.Framework, given *Request) *layer {
-	l := layers.Get().(*layer)
+// enter makes l, which is new, the layer of a request on one more rule set.
+func (l *layer) enter(p *version, r *http.Request, from door.Framework, given *Request) {
 	l.version, l.route, l.request, l.framework, l.given = p, p.route(from), r, from, given
 	if l.outer = layerOf(r.Context()); l.outer != nil {
 		l.arrived, l.Decision.loss = l.outer.arrived, l.outer.Decision.loss
 	}
-	return l
 }
 
 // leave ends l. After a panic, leave it to the garbage collector instead.

@@ -14,15 +14,15 @@ import (
 	"github.com/routelimit/limit/rules"
 )
 
-// serve decides a request, and answers it or calls what is behind the rules.
-func (p *version) serve(w http.ResponseWriter, r *http.Request, from door.Framework, given *Request) error {
-	l := p.enter(r, from, given)
-	err := l.serve(w)
+// serve decides a request, and answers it or calls what is behind the rules. L is new.
+func (l *layer) serve(p *version, w http.ResponseWriter, r *http.Request, from door.Framework, given *Request) error {
+	l.enter(p, r, from, given)
+	err := l.handle(w)
 	l.leave()
 	return err
 }
 
-func (l *layer) serve(w http.ResponseWriter) error {
+func (l *layer) handle(w http.ResponseWriter) error {
 	p, d := l.version, &l.Decision
 	l.header = w.Header()
 	l.timed = l.outer != nil && !response.Same(l.header, l.outer.header) && response.Timed(w)
