@@ -44,20 +44,14 @@ var (
 	noSniff     = []string{"nosniff"}
 )
 
-// headerFields has room for the values of a response of its own.
-type headerFields struct {
-	values [2]string
-	text   [80]byte
-}
-
 // setHeaders sets the headers of the decision: the quotas as [Options].Headers says
 // and, on a refusal, Retry-After in whole seconds, rounded up, with
 // [Options].Jitter. Policies stacked on one request (of a group and of a route)
-// add their members to the same fields.
-func (l *layer) setHeaders(h http.Header, f *headerFields) {
+// add their members to the same fields. The values and their text are put into the given
+// room, which is theirs from then on, as far as it goes.
+func (l *layer) setHeaders(h http.Header, values []string, b []byte) {
 	d, style := &l.Decision, l.version.limiter.options.Headers
 	refused := !d.Allowed && d.outcome != degraded
-	b := f.text[:0]
 	var names [5]string
 	var ends [len(names)]int
 	n := 0
@@ -105,7 +99,7 @@ func (l *layer) setHeaders(h http.Header, f *headerFields) {
 		}
 	}
 	text := unsafe.String(unsafe.SliceData(b), len(b)) // b is not written again
-	values, from := f.values[:0], 0
+	from := 0
 	for _, to := range ends[:n] {
 		values = append(values, text[from:to])
 		from = to

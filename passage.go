@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"github.com/routelimit/limit/core"
 )
@@ -16,16 +15,17 @@ import (
 type passage struct {
 	context.Context // before the rules
 	request         http.Request
-	fields          headerFields
+	layer           *layer
+	users           atomic.Int32 // of the layer; from departed on there are no new ones
 
-	layer *layer
-	users atomic.Int32 // of the layer; from departed on there are no new ones
-
-	// The decision without its rules, for when the layer has left.
+	// What is known of the decision when the layer has left.
 	mode  core.Mode
 	met   outcome
 	route *route
-	at    int64
+
+	// The value of RateLimit. With more or longer values it needs another allocation.
+	values [1]string
+	text   [56]byte
 }
 
 // departed is added to the users of a layer that has left.
@@ -45,7 +45,7 @@ func (p *passage) Value(key any) any {
 func (l *layer) open() *passage {
 	if l.passage == nil {
 		d := &l.Decision
-		l.passage = &passage{Context: l.request.Context(), layer: l, mode: d.Mode, met: d.outcome, route: l.route, at: d.At.UnixMicro()}
+		l.passage = &passage{Context: l.request.Context(), layer: l, mode: d.Mode, met: d.outcome, route: l.route}
 		l.passage.users.Store(1)
 	}
 	return l.passage
@@ -89,14 +89,14 @@ func layerOf(ctx context.Context) *layer {
 // DecisionFrom returns the decision of the innermost rule set on a request: the zero
 // Decision if no set has let the request through. The context is that of the request in
 // its handler. Outcome and Lost of the decision cover all sets on the request. When the
-// request is done, it has neither Rules nor Outer any more.
+// request is done, the decision has only Policy, Allowed, Mode and Outcome, of its own set.
 func DecisionFrom(ctx context.Context) Decision {
 	p, _ := ctx.Value(passageKey{}).(*passage)
 	switch {
 	case p == nil:
 		return Decision{}
 	case !p.use():
-		return Decision{Policy: p.route.name, Allowed: p.met != degraded, Mode: p.mode, outcome: p.met, At: time.UnixMicro(p.at)}
+		return Decision{Policy: p.route.name, Allowed: p.met != degraded, Mode: p.mode, outcome: p.met}
 	}
 	d := p.layer.behind()
 	if d.outer == nil { // otherwise d uses it for good

@@ -36,7 +36,8 @@ func (l *layer) handle(w http.ResponseWriter) error {
 	}
 	p.limiter.notify(l.request, d, nil)
 	if d.Mode != core.ModeExempt {
-		l.setHeaders(w.Header(), &l.open().fields)
+		room := l.open()
+		l.setHeaders(w.Header(), room.values[:0], room.text[:0])
 		if d.of.Watched != 0 {
 			d.setMarks(w.Header())
 		}
@@ -69,7 +70,11 @@ func (l *layer) refuse(w http.ResponseWriter) error {
 		l.giveBack()
 	}
 	l.version.limiter.notify(l.request, d, nil)
-	l.setHeaders(w.Header(), new(headerFields))
+	room := new(struct {
+		values [2]string
+		text   [64]byte
+	})
+	l.setHeaders(w.Header(), room.values[:0], room.text[:0])
 	switch {
 	case d.outcome == answered:
 		return l.answer(w, l.refused())
