@@ -107,6 +107,7 @@ func (l *layer) setHeaders(h http.Header, values []string, b []byte) {
 	for i := range values {
 		one := values[i : i+1 : i+1]
 		if names[i] == headerRateLimit {
+			l.state = values[i]
 			one = add(h[headerRateLimit], one)
 		}
 		h[names[i]] = one
@@ -162,7 +163,8 @@ func (d *Decision) state() (state string) {
 		_, state = d.shownFields()
 		return state
 	}
-	return string(appendRateLimit(nil, d))
+	var room [128]byte
+	return string(appendRateLimit(room[:0], d))
 }
 
 // shownFields returns RateLimit-Policy and RateLimit of the rules that appear in headers,

@@ -84,15 +84,16 @@ func (l *layer) spare(run *engine.Run) {
 // giveBack gives back what the sets around l took for a request that l does not let
 // through, in one call of the store.
 func (l *layer) giveBack() {
-	var list []engine.Refund
-	var sets []*layer // of each refund
+	var few [2]engine.Refund // without an allocation
+	var fewSets [len(few)]*layer
+	list, sets := few[:0], fewSets[:0] // of each refund
 	for o := l.around(); o != nil; o = o.around() {
 		if list = o.held.Unused(&o.Decision.of, list); len(list) > len(sets) {
 			sets = append(sets, o)
 			l.noticeFreeAttempts(o)
 		}
 	}
-	if sets == nil {
+	if len(sets) == 0 {
 		return
 	}
 	limiter := l.version.limiter
@@ -126,9 +127,8 @@ func (l *layer) takeAgain() {
 // amend replaces the quotas of l among those that the response shows by those of d, and
 // returns the ones before: those of sets around l. Once it has begun, the response keeps them.
 func (l *layer) amend(states []string, d *Decision) []string {
-	before := l.Decision.state()
 	for i, state := range slices.Backward(states) {
-		if state == before {
+		if state == l.state {
 			states[i] = d.state()
 			return states[:i]
 		}

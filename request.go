@@ -41,6 +41,7 @@ type layer struct {
 
 	recorder *response.Recorder // of the response, once the handler runs, if rules settle by its status
 	header   http.Header        // of the response
+	state    string             // of the quotas there, by this set
 	held     engine.Hold        // what the set took
 
 	exchange exchange // of net/http

@@ -163,7 +163,7 @@ func (l *lease) release() {
 	r.mu.Unlock()
 
 	if len(charges) > 0 {
-		ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+		ctx, cancel := l.engine.settling(context.Background())
 		defer cancel()
 		_ = l.engine.Store.Release(ctx, charges) // otherwise it ends by itself
 		for i := range charges {

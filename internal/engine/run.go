@@ -25,7 +25,11 @@ type Run struct {
 	watches []uint8       // for each other ask, its rule
 	agreed  Caller        // whose terms Charges have
 	asked   bool          // whether what watches has been asked
-	given   []core.Charge // what was given back, as debts: see Hold
+
+	// What is given back: see Hold.
+	returns []core.Return
+	of      []int         // for each of them, its rule
+	given   []core.Charge // what was given back, as debts
 
 	result  Decision
 	calling context.Context // of the calls of the store
@@ -58,7 +62,12 @@ func (r *Run) End() {
 	if r.result.plan != nil {
 		r.result = Decision{}
 	}
-	r.given, r.asked, r.calling, r.waiter.ctx = nil, false, nil, nil
+	if len(r.returns) > 0 {
+		clear(r.returns)
+		clear(r.given)
+		r.returns, r.of, r.given = r.returns[:0], r.of[:0], r.given[:0]
+	}
+	r.asked, r.calling, r.waiter.ctx = false, nil, nil
 	if r.waiter.place.Named() { // other goroutines may still have it
 		r.waiter = waiter{}
 	}
