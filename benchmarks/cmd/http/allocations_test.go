@@ -33,7 +33,7 @@ func TestAllocations(t *testing.T) {
 		{"net/http, two rules with one of another set", 2, request(netHTTP(limit.Rules(twoRules.Rules()...).With(
 			limit.Named("app", limit.Global(time.Millisecond, 20_000)))))},
 		{"net/http, refused", 1, request(netHTTP(refusing))},
-		{"net/http, two sets", 3, request(twoSets(limit.PerIP(time.Millisecond, 20_000)))},
+		{"net/http, two sets", 4, request(twoSets(limit.PerIP(time.Millisecond, 20_000)))},
 		{"net/http, two sets, refused by the inner one", 9, request(twoSets(limit.PerIP(time.Hour, 1)))},
 		{"Gin", 1, request(ginWith(ginlimit.New(limit.New(nil, nil)).Limit(twoRules)))},
 		{"Gin, refused", 4, request(ginWith(ginlimit.New(limit.New(nil, nil)).Limit(refusing)))},
