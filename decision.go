@@ -54,7 +54,7 @@ type Decision struct {
 	terms  *terms        // of the caller
 	jitter time.Duration // to add to Retry-After
 	outer  *layer        // of a decision that DecisionFrom returns
-	loss   *loss         // of the leases of all sets so far, or nil
+	loss   *engine.Loss  // of the leases of all sets so far, or nil
 }
 
 // Never is the RetryAfter of a request that costs more than a rule can ever hold, or
@@ -264,7 +264,7 @@ func (d Decision) Release() { d.of.Release() }
 // to a third of the Window: the channel says when to stop, and is no fencing token.
 func (d Decision) Lost() <-chan struct{} {
 	if d.loss != nil {
-		return d.loss.lost
+		return d.loss.Lost
 	}
 	return d.of.Lost()
 }

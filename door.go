@@ -13,10 +13,12 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/excerpt"
 	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/internal/response"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -29,7 +31,9 @@ func init() {
 	door.AnswerByOptions = (*Policy).answerByOptions
 	door.Functions = func(l *Limiter) rules.Functions { return l.options.Functions }
 	door.Document = func(status int, err error) []byte {
-		return appendDocument(make([]byte, 0, documentSize), status, err)
+		var room [core.MaxCharges]string
+		document := documentOf(status, err, room[:0])
+		return document.Append(make([]byte, 0, response.ProblemSize))
 	}
 
 	door.Engine = func(l *Limiter) *engine.Engine { return &l.engine }

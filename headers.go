@@ -3,10 +3,10 @@ package limit
 import (
 	"net/http"
 	"strconv"
-	"unsafe"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/fields"
+	"github.com/routelimit/limit/internal/response"
 )
 
 // Headers says which headers tell clients of their quotas. Values combine:
@@ -37,46 +37,35 @@ const (
 	headerRateLimit = "Ratelimit"
 )
 
-// Values that many responses share, and so must not change in place.
-var (
-	noStore     = []string{"no-store"}
-	problemJSON = []string{"application/problem+json"}
-	noSniff     = []string{"nosniff"}
-)
-
 // setHeaders sets the headers of the decision: the quotas as [Options].Headers says
 // and, on a refusal, Retry-After in whole seconds, rounded up, with
 // [Options].Jitter. Policies stacked on one request (of a group and of a route)
 // add their members to the same fields. The values and their text are put into the given
 // room, which is theirs from then on, as far as it goes.
-func (l *layer) setHeaders(h http.Header, values []string, b []byte) {
+func (l *layer) setHeaders(h http.Header, values []string, text []byte) {
 	d, style := &l.Decision, l.version.limiter.options.Headers
 	refused := !d.Allowed && d.outcome != degraded
-	var names [5]string
-	var ends [len(names)]int
-	n := 0
-	end := func(name string) {
-		names[n], ends[n] = name, len(b)
-		n++
-	}
+	f := response.Fields{Text: text}
+	states, stated := h[headerRateLimit], false                                        // of sets around this one
 	if (style == 0 || style&Draft11 != 0) && d.terms != nil && d.terms.header != nil { // a barred client has no terms
 		policy := d.terms.header
 		if d.policy.hides || d.of.Caller.Exempt != 0 {
 			shown, state := d.shownFields()
-			policy, b = []string{shown}, append(b, state...)
+			policy, f.Text = []string{shown}, append(f.Text, state...)
 		} else {
-			b = appendRateLimit(b, d)
+			f.Text = appendRateLimit(f.Text, d)
 		}
-		if len(b) > 0 {
-			h[headerPolicy] = add(h[headerPolicy], policy)
-			end(headerRateLimit)
+		if len(f.Text) > 0 {
+			stated = true
+			h[headerPolicy] = response.Add(h[headerPolicy], policy)
+			f.End(headerRateLimit)
 		}
 	}
 	if refused {
-		h["Cache-Control"] = noStore
+		h["Cache-Control"] = response.NoStore
 		if d.RetryAfter != Never {
-			b = strconv.AppendInt(b, d.retrySeconds(), 10)
-			end("Retry-After")
+			f.Text = strconv.AppendInt(f.Text, d.retrySeconds(), 10)
+			f.End("Retry-After")
 		}
 	}
 	if style&(XRateLimit|XRateLimitUnix) != 0 {
@@ -90,42 +79,25 @@ func (l *layer) setHeaders(h http.Header, values []string, b []byte) {
 			if style&XRateLimitUnix != 0 {
 				r.ResetAfter += core.Duration(d.of.At)
 			}
-			b = strconv.AppendInt(b, r.Capacity, 10)
-			end("X-Ratelimit-Limit")
-			b = strconv.AppendInt(b, r.Remaining, 10)
-			end("X-Ratelimit-Remaining")
-			b = strconv.AppendInt(b, fields.Seconds(r.ResetAfter), 10)
-			end("X-Ratelimit-Reset")
+			f.Text = strconv.AppendInt(f.Text, r.Capacity, 10)
+			f.End("X-Ratelimit-Limit")
+			f.Text = strconv.AppendInt(f.Text, r.Remaining, 10)
+			f.End("X-Ratelimit-Remaining")
+			f.Text = strconv.AppendInt(f.Text, fields.Seconds(r.ResetAfter), 10)
+			f.End("X-Ratelimit-Reset")
 		}
 	}
-	text := unsafe.String(unsafe.SliceData(b), len(b)) // b is not written again
-	from := 0
-	for _, to := range ends[:n] {
-		values = append(values, text[from:to])
-		from = to
+	f.Set(h, values)
+	if stated {
+		mine := h[headerRateLimit]
+		l.state, h[headerRateLimit] = mine[0], response.Add(states, mine)
 	}
-	for i := range values {
-		one := values[i : i+1 : i+1]
-		if names[i] == headerRateLimit {
-			l.state = values[i]
-			one = add(h[headerRateLimit], one)
-		}
-		h[names[i]] = one
-	}
-}
-
-// add returns the values of a field with one more. Most have none before.
-func add(values, one []string) []string {
-	if values == nil {
-		return one
-	}
-	return append(values, one...)
 }
 
 // setUndecidedHeaders sets the headers of a request that could not be decided.
 // Nothing is known of its quotas.
 func setUndecidedHeaders(h http.Header) {
-	h["Cache-Control"] = noStore
+	h["Cache-Control"] = response.NoStore
 	h["Retry-After"] = []string{"1"}
 }
 

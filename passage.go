@@ -3,9 +3,9 @@ package limit
 import (
 	"context"
 	"net/http"
-	"sync/atomic"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/engine"
 )
 
 // A passage is what a layer leaves to the program, which may keep it: the context and the
@@ -16,7 +16,7 @@ type passage struct {
 	context.Context // before the rules
 	request         http.Request
 	layer           *layer
-	users           atomic.Int32 // of the layer; from departed on there are no new ones
+	users           engine.Users // of the layer
 
 	// What is known of the decision when the layer has left.
 	mode  core.Mode
@@ -27,9 +27,6 @@ type passage struct {
 	values [1]string
 	text   [56]byte
 }
-
-// departed is added to the users of a layer that has left.
-const departed = 1 << 30
 
 type passageKey struct{}
 
@@ -46,27 +43,13 @@ func (l *layer) open() *passage {
 	if l.passage == nil {
 		d := &l.Decision
 		l.passage = &passage{Context: l.request.Context(), layer: l, mode: d.Mode, met: d.outcome, route: l.route}
-		l.passage.users.Store(1)
 	}
 	return l.passage
 }
 
-// use makes the caller a user of the layer until done, unless that has left.
-func (p *passage) use() bool {
-	for {
-		n := p.users.Load()
-		if n >= departed {
-			return false
-		}
-		if p.users.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
 // done ends a use.
 func (p *passage) done() {
-	if p.users.Add(-1) == departed {
+	if p.users.Done() {
 		p.layer.free()
 	}
 }
@@ -79,7 +62,7 @@ func layerOf(ctx context.Context) *layer {
 		switch {
 		case p == nil:
 			return nil
-		case p.use():
+		case p.users.Add():
 			return p.layer
 		}
 		ctx = p.Context
@@ -95,7 +78,7 @@ func DecisionFrom(ctx context.Context) Decision {
 	switch {
 	case p == nil:
 		return Decision{}
-	case !p.use():
+	case !p.users.Add():
 		return Decision{Policy: p.route.name, Allowed: p.met != degraded, Mode: p.mode, outcome: p.met}
 	}
 	d := p.layer.behind()

@@ -3,8 +3,6 @@ package limit
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -61,7 +59,7 @@ func (l *layer) enter(p *version, r *http.Request, from door.Framework, given *R
 func (l *layer) leave() {
 	l.held.End()
 	l.keep()
-	if l.passage == nil || l.passage.users.Add(departed-1) == departed {
+	if l.passage == nil || l.passage.users.Leave() {
 		l.free()
 	}
 }
@@ -125,26 +123,11 @@ func (l *layer) patience(served bool) *engine.Patience {
 		return nil
 	}
 	now := time.Now()
-	return &engine.Patience{Began: now, Bound: l.waitBound(now)}
-}
-
-// waitBound returns the time at which the context of the request ends, or nine tenths of
-// the server's WriteTimeout have passed. The server counts from the header of the
-// request, a little earlier.
-func (l *layer) waitBound(began time.Time) time.Time {
-	ctx := l.request.Context()
-	bound, _ := ctx.Deadline()
-	server, ok := ctx.Value(http.ServerContextKey).(*http.Server)
-	if !ok || server.WriteTimeout <= 0 {
-		return bound
-	}
+	arrived := now
 	if l.arrived != nil {
-		began = *l.arrived
+		arrived = *l.arrived
 	}
-	if end := began.Add(server.WriteTimeout - server.WriteTimeout/10); bound.IsZero() || end.Before(bound) {
-		return end
-	}
-	return bound
+	return &engine.Patience{Began: now, Bound: response.Deadline(l.request.Context(), arrived)}
 }
 
 // detached returns the context to call the store with for a caller that may go away.
@@ -217,20 +200,9 @@ func (p *version) fillValues(run *engine.Run, value func(*KeyResolver) string) {
 	for i := range run.Charges {
 		if run.Charges[i].Quota.Algorithm == core.Distinct {
 			values := p.list[i].Values()
-			run.Charges[i].ID = valueID(values.Resolve(value))
+			run.Charges[i].ID = engine.ValueID(values.Resolve(value))
 		}
 	}
-}
-
-// valueID returns the id of a value, which is the same in all processes. Clients choose
-// values, so it is a part of a cryptographic hash: finding two values with one id takes
-// billions of tries, and gains a client one value. No value has the id 0.
-func valueID(value string) uint64 {
-	if value == "" {
-		return 0
-	}
-	sum := sha256.Sum256([]byte(value))
-	return max(1, binary.BigEndian.Uint64(sum[:]))
 }
 
 // usualCost fills in the costs of rules that ask no function for them.

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/door"
+	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/response"
 	"github.com/routelimit/limit/rules"
 )
@@ -148,24 +148,9 @@ func (l *layer) next(w http.ResponseWriter, r *http.Request) (status int, err er
 	}
 	status, err = from.Next(response.WithRecorder(r, l.recorder))
 	if status != 0 && l.recorder.Status() == 0 {
-		answeredAtEnd(r.Context(), l.recorder, status)
+		l.recorder.AnsweredAtEnd(r.Context(), status)
 	}
 	return status, err
-}
-
-// answeredAtEnd records the status of a response that nothing has written when its request
-// ends. The context of a server ends with the request, but two others say nothing about
-// that end, and then only what is written counts: one that has ended because the client
-// disconnected, and one with a deadline, which ends with the middleware that made it.
-// Contexts without a server, such as those of tests, do not end.
-func answeredAtEnd(ctx context.Context, recorder *response.Recorder, status int) {
-	if ctx.Value(http.ServerContextKey) == nil {
-		recorder.Answered(status)
-		return
-	}
-	if _, derived := ctx.Deadline(); !derived && ctx.Err() == nil {
-		context.AfterFunc(ctx, func() { recorder.Answered(status) })
-	}
 }
 
 // statusClientClosed is what logs show for a client that disconnected while it
@@ -181,23 +166,15 @@ func (l *layer) pass() *http.Request {
 	}
 	if d.of.Holds() {
 		if d.loss == nil {
-			d.loss = &loss{lost: make(chan struct{})}
+			d.loss = &engine.Loss{Lost: make(chan struct{})}
 		}
-		d.of.OnLoss(d.loss.close, l.reportLoss)
+		d.of.OnLoss(d.loss.Close, l.reportLoss)
 		l.shared = true
 	}
 	p := l.open()
 	p.request = *l.request.WithContext(p)
 	return &p.request
 }
-
-// A loss is closed with the first loss of a lease of all sets on a request.
-type loss struct {
-	lost chan struct{}
-	once sync.Once
-}
-
-func (l *loss) close() { l.once.Do(func() { close(l.lost) }) }
 
 // reportLoss reports a lost lease to Observe once the request is done: until then the
 // handler may use it, and it is not safe to read beside that.
