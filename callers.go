@@ -147,7 +147,7 @@ func (l *layer) caller(run *engine.Run) error {
 		from.class = l.who(door.Class)
 	}
 	if p.exemptsIP {
-		from.address = p.limiter.options.Proxies.address(l.request)
+		from.address = p.limiter.options.Proxies.config().Addr(l.request.RemoteAddr, l.request.Header)
 	}
 	if p.exemptsUser {
 		from.user = l.who(door.User)

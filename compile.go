@@ -167,27 +167,11 @@ func (l *Limiter) termsOf(rules []Rule, other []int64) *terms {
 	for class := range l.options.Classes {
 		kept := make([]int64, len(rules))
 		for i := range rules {
-			usual := rules[i].Quota()
-			kept[i] = keptFrom(l.options.Classes[:class], &rules[i], usual.Capacity(), t.Capacities[i])
+			kept[i] = rules[i].Kept(l.options.Classes[:class], t.Capacities[i])
 		}
 		t.Reserves = append(t.Reserves, kept)
 	}
 	return t
-}
-
-// keptFrom returns how many units of a rule a request leaves to the classes above its
-// own. The reserves are of the usual capacity, and count in proportion to that of the
-// caller. They leave room for one unit of it.
-func keptFrom(above []string, r *Rule, usual, capacity int64) int64 {
-	sum := int64(0)
-	for _, class := range above {
-		sum += r.Reserve[class]
-	}
-	whole, rest := core.MulDiv(sum, capacity, usual)
-	if rest > 0 {
-		whole++
-	}
-	return min(whole, capacity-1)
 }
 
 // plansOf returns the terms of callers on each plan that the rules name.

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/door"
@@ -196,7 +195,7 @@ func (p *Policy) key(rule string, keys map[string]string) (string, error) {
 		return "", err[0]
 	}
 	return v.list[i].Key.Resolve(func(k *KeyResolver) string {
-		value, _ := p.limiter.valueOf(k, keys)
+		value, _ := k.Given(keys, p.limiter.options.Proxies.IPv6Prefix)
 		return value
 	}), nil
 }
@@ -218,45 +217,14 @@ func (d Decision) compared() (pairs [][2]RuleDecision) {
 	return pairs
 }
 
-// An observer is a function that sees all decisions. It has a pointer, since functions
-// cannot be compared.
-type observer struct {
-	observe func(*http.Request, Decision, error)
-}
-
 // observe is Observe of package operate.
 func (l *Limiter) observe(observe func(*http.Request, Decision, error)) (stop func()) {
-	o := &observer{observe}
-	l.setObservers(func(list []*observer) []*observer { return append(list, o) })
-	return sync.OnceFunc(func() {
-		l.setObservers(func(list []*observer) []*observer {
-			return slices.DeleteFunc(list, func(other *observer) bool { return other == o })
-		})
-	})
-}
-
-// setObservers replaces the observers by what change makes of a copy of them.
-func (l *Limiter) setObservers(change func([]*observer) []*observer) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var list []*observer
-	if now := l.observers.Load(); now != nil {
-		list = slices.Clone(*now)
-	}
-	list = change(list)
-	l.engine.Timed.Store(len(list) > 0)
-	if len(list) == 0 {
-		l.observers.Store(nil)
-		return
-	}
-	l.observers.Store(&list)
+	return l.observers.Add(observe, l.engine.Timed.Store)
 }
 
 // notify shows a decision to the observers.
 func (l *Limiter) notify(r *http.Request, d *Decision, err error) {
-	if observers := l.observers.Load(); observers != nil {
-		for _, o := range *observers {
-			o.observe(r, *d, err)
-		}
+	for _, observe := range l.observers.All() {
+		(*observe)(r, *d, err)
 	}
 }

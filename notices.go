@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/clientip"
 	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/grammar"
@@ -60,9 +61,6 @@ func (p *version) noticePathValue(pattern string) {
 	}
 }
 
-// forwardingHeaders are what proxies write, and what clients forge.
-var forwardingHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Cf-Connecting-Ip", "True-Client-Ip"}
-
 // lookAtPeers is how many of the first requests are looked at for proxies, and of how many
 // later ones one is: it takes a few searches of the header.
 const lookAtPeers = 100
@@ -81,7 +79,7 @@ func (of *layer) noticeProxies() (decided bool) {
 	if n.untrusted.Load() && n.silentProxy.Load() || len(p.Trusted) == 0 && p.Hops > 0 {
 		return false
 	}
-	if len(p.Trusted) > 0 && p.trusts(r.RemoteAddr) {
+	if len(p.Trusted) > 0 && p.config().Trusts(r.RemoteAddr) {
 		header := cmp.Or(p.Header, "X-Forwarded-For")
 		if len(r.Header.Values(header)) == 0 && !n.silentProxy.Swap(true) {
 			l.lines.Say(notice.SilentProxy, "header", header)
@@ -91,10 +89,8 @@ func (of *layer) noticeProxies() (decided bool) {
 	if n.untrusted.Load() {
 		return false
 	}
-	for _, name := range forwardingHeaders {
-		if len(r.Header[name]) > 0 && !n.untrusted.Swap(true) {
-			l.lines.Say(notice.UntrustedProxy, "header", name)
-		}
+	if name := clientip.Forwarded(r.Header); name != "" && !n.untrusted.Swap(true) {
+		l.lines.Say(notice.UntrustedProxy, "header", name)
 	}
 	return false
 }

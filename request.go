@@ -153,13 +153,13 @@ func (l *layer) value(k *KeyResolver) string {
 	r := l.request
 	var v string
 	if l.given != nil {
-		if v, ok := l.version.limiter.valueOf(k, l.given.Keys); ok {
+		if v, ok := k.Given(l.given.Keys, l.version.limiter.options.Proxies.IPv6Prefix); ok {
 			return v
 		}
 	}
 	switch k.Kind() {
 	case grammar.IP:
-		return l.version.limiter.options.Proxies.key(r)
+		return l.version.limiter.options.Proxies.config().Key(r.RemoteAddr, r.Header)
 	case grammar.User:
 		return l.who(door.User)
 	case grammar.Header:
@@ -267,9 +267,9 @@ type Client struct {
 // address, as on a Unix socket.
 func (c Client) IP() netip.Addr {
 	if c.Limiter == nil {
-		return new(Proxies).address(c.Request)
+		return new(Proxies).config().Addr(c.Request.RemoteAddr, c.Request.Header)
 	}
-	return c.Limiter.options.Proxies.address(c.Request)
+	return c.Limiter.options.Proxies.config().Addr(c.Request.RemoteAddr, c.Request.Header)
 }
 
 // User returns the user that [ByUser] resolves: by the [Caller] of the adapter or

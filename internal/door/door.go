@@ -80,3 +80,13 @@ type Place struct {
 	RPC     bool        // before every procedure of a server
 	Caller  [Parts]bool // for each part of a caller, whether the adapter has a function
 }
+
+// KnownMethod maps the methods that clients invent to one.
+func KnownMethod(method string) string {
+	switch method {
+	case "", http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:
+		return method
+	}
+	return "OTHER"
+}
