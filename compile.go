@@ -136,7 +136,7 @@ func (p *version) compile(i int, r *Rule) engine.Rule {
 type terms struct {
 	engine.Terms
 	limits  []int64  // for each rule
-	header  []string // the value of RateLimit-Policy, or nil
+	header  []string // the value of RateLimit-Policy, which responses share, or nil
 	members []string // of it, for each rule
 }
 

@@ -46,7 +46,7 @@ func (l *layer) setHeaders(h http.Header, values []string, text []byte) {
 	d, style := &l.Decision, l.version.limiter.options.Headers
 	refused := !d.Allowed && d.outcome != degraded
 	f := response.Fields{Text: text}
-	states, stated := h[headerRateLimit], false                                        // of sets around this one
+	stated := false
 	if (style == 0 || style&Draft11 != 0) && d.terms != nil && d.terms.header != nil { // a barred client has no terms
 		policy := d.terms.header
 		if d.policy.hides || d.of.Caller.Exempt != 0 {
@@ -58,40 +58,45 @@ func (l *layer) setHeaders(h http.Header, values []string, text []byte) {
 		if len(f.Text) > 0 {
 			stated = true
 			h[headerPolicy] = response.Add(h[headerPolicy], policy)
-			f.End(headerRateLimit)
+			f.End(headerRateLimit, h[headerRateLimit])
 		}
 	}
 	if refused {
 		h["Cache-Control"] = response.NoStore
 		if d.RetryAfter != Never {
 			f.Text = strconv.AppendInt(f.Text, d.retrySeconds(), 10)
-			f.End("Retry-After")
+			f.End("Retry-After", nil)
 		}
 	}
 	if style&(XRateLimit|XRateLimitUnix) != 0 {
-		if r, ok := d.nearest(); ok {
-			if refused && r.RetryAfter < d.RetryAfter { // a rule that has no header refuses for longer
-				r.Remaining = 0
-				if d.RetryAfter != Never {
-					r.ResetAfter = max(r.ResetAfter, d.RetryAfter)
-				}
-			}
-			if style&XRateLimitUnix != 0 {
-				r.ResetAfter += core.Duration(d.of.At)
-			}
-			f.Text = strconv.AppendInt(f.Text, r.Capacity, 10)
-			f.End("X-Ratelimit-Limit")
-			f.Text = strconv.AppendInt(f.Text, r.Remaining, 10)
-			f.End("X-Ratelimit-Remaining")
-			f.Text = strconv.AppendInt(f.Text, fields.Seconds(r.ResetAfter), 10)
-			f.End("X-Ratelimit-Reset")
+		d.appendNearest(&f, style, refused)
+	}
+	if values = f.Set(h, values); stated {
+		l.state = values[0]
+	}
+}
+
+// appendNearest appends the fields of the rule that is nearest to refusing.
+func (d *Decision) appendNearest(f *response.Fields, style Headers, refused bool) {
+	r, ok := d.nearest()
+	if !ok {
+		return
+	}
+	if refused && r.RetryAfter < d.RetryAfter { // a rule that has no header refuses for longer
+		r.Remaining = 0
+		if d.RetryAfter != Never {
+			r.ResetAfter = max(r.ResetAfter, d.RetryAfter)
 		}
 	}
-	f.Set(h, values)
-	if stated {
-		mine := h[headerRateLimit]
-		l.state, h[headerRateLimit] = mine[0], response.Add(states, mine)
+	if style&XRateLimitUnix != 0 {
+		r.ResetAfter += core.Duration(d.of.At)
 	}
+	f.Text = strconv.AppendInt(f.Text, r.Capacity, 10)
+	f.End("X-Ratelimit-Limit", nil)
+	f.Text = strconv.AppendInt(f.Text, r.Remaining, 10)
+	f.End("X-Ratelimit-Remaining", nil)
+	f.Text = strconv.AppendInt(f.Text, fields.Seconds(r.ResetAfter), 10)
+	f.End("X-Ratelimit-Reset", nil)
 }
 
 // setUndecidedHeaders sets the headers of a request that could not be decided.

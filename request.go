@@ -253,8 +253,8 @@ func validCost(n int64) (int64, error) {
 
 // A Client is the sender of a request, for [Options].Exempt and [Options].Bar. It has the
 // address and the user that the rules are keyed by, so a function cannot take the client
-// for another one than the rules do. Elsewhere, such as in logs and tests, set the two
-// fields: limit.Client{Request: r, Limiter: limiter}.IP().
+// for another one than the rules do. That Client is valid until the function returns.
+// Elsewhere, such as in logs and tests, set the two fields: limit.Client{Request: r, Limiter: limiter}.IP().
 type Client struct {
 	Request *http.Request
 	Limiter *Limiter // that decides the request; nil means one without options
