@@ -3,9 +3,7 @@ package limit
 import (
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
@@ -92,7 +90,9 @@ func (l *layer) answer(w http.ResponseWriter, err error) error {
 	if answered, err := l.framework.Answer(w, l.request, status, err); answered {
 		return err
 	}
-	writeDocument(w, status, err)
+	var room [core.MaxCharges]string
+	document := documentOf(status, err, room[:0])
+	document.Write(w)
 	return err
 }
 
@@ -127,87 +127,33 @@ func statusOf(err error) int {
 	return http.StatusTooManyRequests
 }
 
-// writeDocument writes the answer to an error of a policy as a problem details
-// document. It is for refused requests, which an attacker sends as fast as it can: the
-// buffers are used again.
-func writeDocument(w http.ResponseWriter, status int, err error) {
-	h := w.Header()
-	values := &[2]string{"application/problem+json", "nosniff"} // one allocation for both
-	h["Content-Type"], h["X-Content-Type-Options"] = values[0:1:1], values[1:2:2]
-	w.WriteHeader(status)
-	buffer := buffers.Get().(*[]byte)
-	*buffer = appendDocument((*buffer)[:0], status, err)
-	w.Write(*buffer)
-	buffers.Put(buffer)
-}
-
-var buffers = sync.Pool{New: func() any { return new([]byte) }}
-
-// documentSize is enough for the document of most policies.
-const documentSize = 320
-
-// appendDocument appends the problem details document (RFC 9457) of an error, with
-// the types and the member of draft-ietf-httpapi-ratelimit-headers-11. It does not
-// name the cause of a failure. A message is printable, and nothing else in it needs an
-// escape: see validName.
-func appendDocument(b []byte, status int, err error) []byte {
-	refused, _ := err.(*RefusedError)
-	byRules := refused != nil && refused.Decision.Mode != core.ModeRefused && refused.Decision.Mode != core.ModeBarred
-	switch {
-	case status == http.StatusTooManyRequests:
-		b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429`...)
-	case status == http.StatusForbidden: // a type of its own is not registered
-		b = append(b, `{"type":"about:blank","title":"Forbidden","status":403`...)
-	case byRules:
-		b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporarily reduced capacity","status":503`...)
-	default:
-		b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",`+
-			`"title":"The rate limiter is unavailable","status":503`...)
+// documentOf returns the problem details document of an error. A message is printable, and
+// nothing else in it needs an escape: see validName. The names of rules are put into room.
+func documentOf(status int, err error, room []string) (p response.Problem) {
+	p.Status, p.Retry, p.Violated = status, -1, room
+	refused, ok := err.(*RefusedError)
+	if !ok {
+		return p
 	}
-	message := ""
-	if byRules {
-		message = refused.Decision.Message
+	d := &refused.Decision
+	if d.RetryAfter != Never {
+		p.Retry = d.retrySeconds()
 	}
-	switch {
-	case message != "":
-		b = append(b, `,"detail":`...)
-		b = append(b, grammar.Quote(message)...) // JSON escapes as the text grammar does
-	case refused != nil && refused.Decision.RetryAfter != Never:
-		b = append(b, `,"detail":"Try again in `...)
-		b = strconv.AppendInt(b, refused.Decision.retrySeconds(), 10)
-		b = append(b, ` s."`...)
+	if d.Mode == core.ModeRefused || d.Mode == core.ModeBarred {
+		return p
 	}
-	if byRules {
-		b = append(b, `,"violated-policies":[`...)
-		separator := `"`
-		for i := range refused.Decision.of.Outcomes() {
-			if refused.Decision.of.Refuses(i) {
-				b = append(append(append(b, separator...), refused.Decision.policy.names[i]...), '"')
-				separator = `,"`
-			}
-		}
-		b = append(b, ']')
-		b = refused.Decision.appendLimits(b)
+	if p.Refused = true; d.Message != "" {
+		p.Detail = grammar.Quote(d.Message) // JSON escapes as the text grammar does
 	}
-	return append(b, "}\n"...)
-}
-
-// appendLimits appends the limits of the rules that refuse a request to its document,
-// where they depend on the caller.
-func (d *Decision) appendLimits(b []byte) []byte {
-	if d.policy == nil || d.policy.plans == nil && d.terms == d.policy.usual {
-		return b
-	}
-	separator := `,"limits":{"`
+	ofCaller := d.policy != nil && (d.policy.plans != nil || d.terms != d.policy.usual)
 	for i := range d.of.Outcomes() {
-		if d.of.Refuses(i) {
-			b = append(append(append(b, separator...), d.policy.names[i]...), `":`...)
-			b = strconv.AppendInt(b, d.terms.limits[i], 10)
-			separator = `,"`
+		if !d.of.Refuses(i) {
+			continue
+		}
+		p.Violated = append(p.Violated, d.policy.names[i])
+		if ofCaller {
+			p.Limits = append(p.Limits, d.terms.limits[i])
 		}
 	}
-	if separator != `,"` {
-		return b // no rule refuses
-	}
-	return append(b, '}')
+	return p
 }

@@ -83,16 +83,9 @@ type callers struct {
 	asksClass     bool   // whether its class does
 	all           uint16 // a bit for each rule, if all of them exempt callers
 
-	exemptions  []exemption // of each rule; nil if no rule has any
-	exemptsIP   bool        // whether a rule exempts addresses
+	exemptions  []grammar.Exemption // of each rule; nil if no rule has any
+	exemptsIP   bool                // whether a rule exempts addresses
 	exemptsUser bool
-}
-
-// An exemption is [Rule].Exempt.
-type exemption struct {
-	prefixes     []netip.Prefix
-	users, plans []string
-	classes      uint16 // a bit for each
 }
 
 func newCallers(l *Limiter, rules []Rule, waits bool) callers {
@@ -105,35 +98,18 @@ func newCallers(l *Limiter, rules []Rule, waits bool) callers {
 	}
 	c.asksPlan, c.asksClass = c.plans != nil, reserves || waits
 	if exempts {
-		c.exemptions = make([]exemption, len(rules))
+		c.exemptions = make([]grammar.Exemption, len(rules))
 	}
 	for i := range c.exemptions {
-		e := newExemption(l, &rules[i])
-		c.exemptions[i] = e
-		c.asksPlan = c.asksPlan || e.plans != nil
-		c.asksClass = c.asksClass || e.classes != 0
-		c.exemptsIP = c.exemptsIP || e.prefixes != nil
-		c.exemptsUser = c.exemptsUser || e.users != nil
+		e := &c.exemptions[i]
+		*e = grammar.ParseExemption(rules[i].Exempt, l.class)
+		c.asksPlan = c.asksPlan || e.Plans != nil
+		c.asksClass = c.asksClass || e.Classes != 0
+		c.exemptsIP = c.exemptsIP || e.Prefixes != nil
+		c.exemptsUser = c.exemptsUser || e.Users != nil
 	}
 	c.distinguishes = c.asksPlan || c.asksClass || exempts || l.options.Override != nil
 	return c
-}
-
-func newExemption(l *Limiter, r *Rule) (e exemption) {
-	for _, entry := range r.Exempt {
-		switch kind, value := grammar.SplitExemption(entry); kind {
-		case "ip":
-			prefix, _ := grammar.ExemptPrefix(value)
-			e.prefixes = append(e.prefixes, prefix)
-		case "user":
-			e.users = append(e.users, value)
-		case "plan":
-			e.plans = append(e.plans, value)
-		case "class":
-			e.classes |= 1 << l.class(value)
-		}
-	}
-	return e
 }
 
 // callerProblems returns which functions of a Caller a rule needs and does not have.
@@ -171,12 +147,12 @@ func (l *layer) caller(run *engine.Run) error {
 		from.class = l.who(door.Class)
 	}
 	if p.exemptsIP {
-		from.address = p.limiter.options.Proxies.address(l.request)
+		from.address = p.limiter.options.Proxies.config().Addr(l.request.RemoteAddr, l.request.Header)
 	}
 	if p.exemptsUser {
 		from.user = l.who(door.User)
 	}
-	l.decision.terms = p.distinguish(run, l.route, &from)
+	l.Decision.terms = p.distinguish(run, l.route, &from)
 	return nil
 }
 
@@ -215,9 +191,7 @@ func (p *version) distinguish(run *engine.Run, route *route, from *profile) *ter
 // exempt finds the rules that exempt a caller.
 func (p *version) exempt(c *engine.Caller, from *profile) {
 	for i := range p.exemptions {
-		e := &p.exemptions[i]
-		if e.classes>>c.Class&1 != 0 || slices.Contains(e.plans, from.plan) || slices.Contains(e.users, from.user) ||
-			slices.ContainsFunc(e.prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(from.address) }) {
+		if p.exemptions[i].Matches(from.address, from.user, from.plan, c.Class) {
 			c.Exempt |= 1 << i
 		}
 	}

@@ -279,12 +279,12 @@ func TestWaitOfRequests(t *testing.T) {
 	})
 }
 
-// TestKeptFrom compares the reserve of a caller with its definition.
-func TestKeptFrom(t *testing.T) {
-	r := &Rule{Reserve: map[string]int64{"a": 20, "b": 1}}
+// TestKept compares the reserve of a caller with its definition.
+func TestKept(t *testing.T) {
+	r := &Rule{Limit: 100, Window: time.Second, Reserve: map[string]int64{"a": 20, "b": 1}}
 	for _, row := range []struct{ capacity, one, both int64 }{{100, 20, 21}, {10, 2, 3}, {1, 0, 0}, {2, 1, 1}, {1000, 200, 210}, {core.MaxLimit, core.MaxLimit / 5, core.MaxLimit / 100 * 21}} {
-		assert.Equal(t, []int64{0, row.one, row.both}, []int64{keptFrom(nil, r, 100, row.capacity), keptFrom([]string{"a"}, r, 100, row.capacity),
-			keptFrom([]string{"a", "b"}, r, 100, row.capacity)}, row.capacity)
+		assert.Equal(t, []int64{0, row.one, row.both}, []int64{r.Kept(nil, row.capacity), r.Kept([]string{"a"}, row.capacity),
+			r.Kept([]string{"a", "b"}, row.capacity)}, row.capacity)
 	}
 }
 

@@ -136,7 +136,7 @@ func (p *version) compile(i int, r *Rule) engine.Rule {
 type terms struct {
 	engine.Terms
 	limits  []int64  // for each rule
-	header  string   // the value of RateLimit-Policy
+	header  []string // the value of RateLimit-Policy, which responses share, or nil
 	members []string // of it, for each rule
 }
 
@@ -144,7 +144,7 @@ type terms struct {
 // the usual one.
 func (l *Limiter) termsOf(rules []Rule, other []int64) *terms {
 	t := &terms{}
-	reserves := false
+	reserves, header := false, ""
 	for i, r := range rules {
 		if other[i] != 0 {
 			r = r.WithLimit(other[i])
@@ -155,8 +155,11 @@ func (l *Limiter) termsOf(rules []Rule, other []int64) *terms {
 		t.Variants = append(t.Variants, "")
 		t.Capacities = append(t.Capacities, q.Capacity())
 		t.members = append(t.members, fields.Policy(r.Name, &q, r.Limit))
-		t.header = fields.Join(t.header, t.members[i])
+		header = fields.Join(header, t.members[i])
 		reserves = reserves || len(r.Reserve) > 0
+	}
+	if header != "" {
+		t.header = []string{header}
 	}
 	if !reserves {
 		return t
@@ -164,27 +167,11 @@ func (l *Limiter) termsOf(rules []Rule, other []int64) *terms {
 	for class := range l.options.Classes {
 		kept := make([]int64, len(rules))
 		for i := range rules {
-			usual := rules[i].Quota()
-			kept[i] = keptFrom(l.options.Classes[:class], &rules[i], usual.Capacity(), t.Capacities[i])
+			kept[i] = rules[i].Kept(l.options.Classes[:class], t.Capacities[i])
 		}
 		t.Reserves = append(t.Reserves, kept)
 	}
 	return t
-}
-
-// keptFrom returns how many units of a rule a request leaves to the classes above its
-// own. The reserves are of the usual capacity, and count in proportion to that of the
-// caller. They leave room for one unit of it.
-func keptFrom(above []string, r *Rule, usual, capacity int64) int64 {
-	sum := int64(0)
-	for _, class := range above {
-		sum += r.Reserve[class]
-	}
-	whole, rest := core.MulDiv(sum, capacity, usual)
-	if rest > 0 {
-		whole++
-	}
-	return min(whole, capacity-1)
 }
 
 // plansOf returns the terms of callers on each plan that the rules name.

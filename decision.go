@@ -54,7 +54,7 @@ type Decision struct {
 	terms  *terms        // of the caller
 	jitter time.Duration // to add to Retry-After
 	outer  *layer        // of a decision that DecisionFrom returns
-	loss   *loss         // of the leases of all sets so far, or nil
+	loss   *engine.Loss  // of the leases of all sets so far, or nil
 }
 
 // Never is the RetryAfter of a request that costs more than a rule can ever hold, or
@@ -79,11 +79,17 @@ type RuleDecision struct {
 	Exempt     bool          // whether the rule exempts the request (see Rule.Exempt), or an outer set has charged its quota
 }
 
+// decided fills in d, which the engine has made of a run.
+func (d *Decision) decided(run *engine.Run, p *version, policy string, t *terms) {
+	d.Waited, d.Latency = run.Waited, run.Latency
+	d.describe(p, policy, t)
+}
+
 // describe fills in what follows from what the engine has decided. A Decision is large:
 // where it is made for each request, it is filled in place.
 func (d *Decision) describe(p *version, policy string, t *terms) {
 	d.Policy, d.policy, d.terms = policy, p, t
-	d.Allowed, d.Mode, d.Waited, d.Latency = d.of.Allowed, d.of.Mode, d.of.Waited, d.of.Latency
+	d.Allowed, d.Mode = d.of.Allowed, d.of.Mode
 	d.At = time.UnixMicro(d.of.At)
 	if !d.Allowed {
 		d.RetryAfter = retryAfter(d.of.RetryAfter())
@@ -223,7 +229,7 @@ func (d Decision) Outcome() string {
 	}
 	outer := "admitted"
 	if d.outer != nil {
-		outer = d.outer.decision.Outcome()
+		outer = d.outer.behind().Outcome()
 	}
 	if outer == "admitted" && d.marking() != nil {
 		return "marked"
@@ -258,7 +264,7 @@ func (d Decision) Release() { d.of.Release() }
 // to a third of the Window: the channel says when to stop, and is no fencing token.
 func (d Decision) Lost() <-chan struct{} {
 	if d.loss != nil {
-		return d.loss.lost
+		return d.loss.Lost
 	}
 	return d.of.Lost()
 }
@@ -276,9 +282,7 @@ func (d Decision) Wait(ctx context.Context) error {
 	if !refused {
 		return err
 	}
-	waited := d.Waited
 	d.describe(d.policy, d.Policy, d.terms)
-	d.Waited = waited
 	return &RefusedError{Decision: d}
 }
 

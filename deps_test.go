@@ -73,6 +73,8 @@ var only = []struct {
 	{"internal/filewatch", []string{std}, "a file that changes knows nothing of what it says"},
 	{"internal/histogram", []string{std}, "numbers are counted whatever they are of"},
 	{"internal/notice", []string{std}, "a log line knows nothing of requests"},
+	{"internal/listeners", []string{std}, "functions are kept whatever they are told"},
+	{"internal/decorate", []string{std, "core", "internal/notice", "stores/guard", "stores/memstore", "stores/refusals"}, "a store is surrounded whatever asks it"},
 	{"internal/response", []string{std}, "a response writer knows nothing of limits"},
 	{"internal/door", []string{std, "internal/response"}, "package limit stands on it, so it names no type of that"},
 	{"internal/engine", []string{std, "core", "internal/waiting"}, "the engine runs plans, and knows no requests"},
@@ -89,6 +91,7 @@ var only = []struct {
 var never = []struct{ from, to, because string }{
 	{"core", "net/http", "time and numbers know nothing of requests"},
 	{"lua", "net/http", "a script knows nothing of requests"},
+	{"internal/decorate", "net/http", "what surrounds a store sees charges, not requests"},
 	{"internal/engine", "net/http", "a plan is run for jobs and requests alike"},
 	{"stores/memstore", "net/http", "a store sees charges, not requests"},
 	{"stores/guard", "net/http", "what stands around a store sees charges, not requests"},

@@ -11,12 +11,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/excerpt"
 	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/internal/response"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -29,7 +30,9 @@ func init() {
 	door.AnswerByOptions = (*Policy).answerByOptions
 	door.Functions = func(l *Limiter) rules.Functions { return l.options.Functions }
 	door.Document = func(status int, err error) []byte {
-		return appendDocument(make([]byte, 0, documentSize), status, err)
+		var room [core.MaxCharges]string
+		document := documentOf(status, err, room[:0])
+		return document.Append(make([]byte, 0, response.ProblemSize))
 	}
 
 	door.Engine = func(l *Limiter) *engine.Engine { return &l.engine }
@@ -49,27 +52,31 @@ func init() {
 }
 
 // serve is Adapter.ServeRequest of package adapter.
-func (p *Policy) serve(w http.ResponseWriter, r *http.Request, from door.Framework, given Request) error {
+func (p *Policy) serve(w http.ResponseWriter, r *http.Request, from door.Framework, given *Request) error {
 	v := p.current.Load()
-	if err := v.checkGiven(&given); err != nil {
+	if err := v.checkGiven(given); err != nil {
 		return err
 	}
-	return v.serve(w, r, from, given)
+	return layers.Get().(*layer).serve(v, w, r, from, given)
 }
 
 // decide is Adapter.Decide of package adapter.
 func (p *Policy) decide(r *http.Request, from door.Framework, cost int64) (d Decision, err error) {
-	l := p.current.Load().enter(r, from)
-	l.given.Cost = cost
+	var given *Request
+	if cost != 0 {
+		given = &Request{Cost: cost}
+	}
+	l := layers.Get().(*layer)
+	l.enter(p.current.Load(), r, from, given)
 	if err = l.decide(false); err != nil {
 		p.limiter.failed(undecidedRequest, r, Decision{}, err)
 		return Decision{}, err
 	}
-	d = l.decision
+	d = l.Decision
 	d.loss = nil // Lost is about its own leases alone
 	if d.of.Holds() {
-		l.shared = true
 		d.of.OnLoss(nil, l.reportLoss)
+		l.shared = true
 	}
 	l.leave()
 	return d, nil
@@ -122,7 +129,7 @@ func (l *Limiter) peekKey(ctx context.Context, policy, rule, key, plan string) (
 		return RuleDecision{}, err
 	}
 	d.of.Outcomes()[i].Need(1 + d.of.Caller.Reserve(i))
-	d.describe(p, of.route.name, terms)
+	d.decided(run, p, of.route.name, terms)
 	return d.rule(i), nil
 }
 
@@ -188,7 +195,7 @@ func (p *Policy) key(rule string, keys map[string]string) (string, error) {
 		return "", err[0]
 	}
 	return v.list[i].Key.Resolve(func(k *KeyResolver) string {
-		value, _ := p.limiter.valueOf(k, keys)
+		value, _ := k.Given(keys, p.limiter.options.Proxies.IPv6Prefix)
 		return value
 	}), nil
 }
@@ -210,45 +217,14 @@ func (d Decision) compared() (pairs [][2]RuleDecision) {
 	return pairs
 }
 
-// An observer is a function that sees all decisions. It has a pointer, since functions
-// cannot be compared.
-type observer struct {
-	observe func(*http.Request, Decision, error)
-}
-
 // observe is Observe of package operate.
 func (l *Limiter) observe(observe func(*http.Request, Decision, error)) (stop func()) {
-	o := &observer{observe}
-	l.setObservers(func(list []*observer) []*observer { return append(list, o) })
-	return sync.OnceFunc(func() {
-		l.setObservers(func(list []*observer) []*observer {
-			return slices.DeleteFunc(list, func(other *observer) bool { return other == o })
-		})
-	})
-}
-
-// setObservers replaces the observers by what change makes of a copy of them.
-func (l *Limiter) setObservers(change func([]*observer) []*observer) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var list []*observer
-	if now := l.observers.Load(); now != nil {
-		list = slices.Clone(*now)
-	}
-	list = change(list)
-	l.engine.Timed.Store(len(list) > 0)
-	if len(list) == 0 {
-		l.observers.Store(nil)
-		return
-	}
-	l.observers.Store(&list)
+	return l.observers.Add(observe, l.engine.Timed.Store)
 }
 
 // notify shows a decision to the observers.
 func (l *Limiter) notify(r *http.Request, d *Decision, err error) {
-	if observers := l.observers.Load(); observers != nil {
-		for _, o := range *observers {
-			o.observe(r, *d, err)
-		}
+	for _, observe := range l.observers.All() {
+		(*observe)(r, *d, err)
 	}
 }

@@ -3,7 +3,6 @@ package limit
 import (
 	"net/http"
 	"reflect"
-	"sync"
 
 	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/response"
@@ -68,11 +67,11 @@ func (p *Policy) Serve(w http.ResponseWriter, r *http.Request, given Request, ne
 	if err := v.checkGiven(&given); err != nil {
 		return err
 	}
-	v.exchange(w, r, next, true, given)
+	v.exchange(w, r, next, true, &given)
 	return nil
 }
 
-// An exchange is a request of net/http and its response. Exchanges are used again.
+// An exchange is a request of net/http and its response.
 type exchange struct {
 	policy *Policy
 	w      http.ResponseWriter // that the handler writes to
@@ -81,22 +80,16 @@ type exchange struct {
 	routed bool // by a router before the rules
 }
 
-var exchanges = sync.Pool{New: func() any { return new(exchange) }}
-
 func (p *Policy) handler(next http.Handler, routed bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.current.Load().exchange(w, r, next, routed, Request{})
+		p.current.Load().exchange(w, r, next, routed, nil)
 	})
 }
 
-func (p *version) exchange(w http.ResponseWriter, r *http.Request, next http.Handler, routed bool, given Request) {
-	e := exchanges.Get().(*exchange)
-	*e = exchange{p.Policy, w, r, next, routed}
-	defer func() {
-		*e = exchange{}
-		exchanges.Put(e)
-	}()
-	_ = p.serve(w, r, e, given) // a ServeMux has no log of errors
+func (p *version) exchange(w http.ResponseWriter, r *http.Request, next http.Handler, routed bool, given *Request) {
+	l := layers.Get().(*layer)
+	l.exchange = exchange{p.Policy, w, r, next, routed}
+	_ = l.serve(p, w, r, &l.exchange, given) // a ServeMux has no log of errors
 }
 
 func (e *exchange) Route() (method, pattern string) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/fields"
+	"github.com/routelimit/limit/internal/response"
 )
 
 // Headers says which headers tell clients of their quotas. Values combine:
@@ -36,79 +37,72 @@ const (
 	headerRateLimit = "Ratelimit"
 )
 
-// setHeaders sets the headers of a decision: the quotas as [Options].Headers says
+// setHeaders sets the headers of the decision: the quotas as [Options].Headers says
 // and, on a refusal, Retry-After in whole seconds, rounded up, with
 // [Options].Jitter. Policies stacked on one request (of a group and of a route)
-// add their members to the same fields.
-func setHeaders(h http.Header, d *Decision) {
-	style := d.policy.limiter.options.Headers
-	draft := (style == 0 || style&Draft11 != 0) && d.terms.header != ""
+// add their members to the same fields. The values and their text are put into the given
+// room, which is theirs from then on, as far as it goes.
+func (l *layer) setHeaders(h http.Header, values []string, text []byte) {
+	d, style := &l.Decision, l.version.limiter.options.Headers
 	refused := !d.Allowed && d.outcome != degraded
-	retry := refused && d.RetryAfter != Never
-
-	// One allocation for the texts, and one for the slices of all fields.
-	var room [128]byte
-	b := room[:0]
-	if draft {
-		b = appendRateLimit(b, d)
-	}
-	end := len(b)
-	if retry {
-		b = strconv.AppendInt(b, d.retrySeconds(), 10)
-	}
-	text := string(b)
-	values := new([4]string)
-	if draft {
-		values[0], values[1] = d.terms.header, text[:end]
+	f := response.Fields{Text: text}
+	stated := false
+	if (style == 0 || style&Draft11 != 0) && d.terms != nil && d.terms.header != nil { // a barred client has no terms
+		policy := d.terms.header
 		if d.policy.hides || d.of.Caller.Exempt != 0 {
-			values[0], values[1] = d.shownFields()
+			shown, state := d.shownFields()
+			policy, f.Text = []string{shown}, append(f.Text, state...)
+		} else {
+			f.Text = appendRateLimit(f.Text, d)
 		}
-	}
-	if values[0] != "" {
-		h[headerPolicy] = add(h[headerPolicy], values[0:1:1])
-		h[headerRateLimit] = add(h[headerRateLimit], values[1:2:2])
+		if len(f.Text) > 0 {
+			stated = true
+			h[headerPolicy] = response.Add(h[headerPolicy], policy)
+			f.End(headerRateLimit, h[headerRateLimit])
+		}
 	}
 	if refused {
-		values[2] = "no-store"
-		h["Cache-Control"] = values[2:3:3]
-	}
-	if retry {
-		values[3] = text[end:]
-		h["Retry-After"] = values[3:4:4]
+		h["Cache-Control"] = response.NoStore
+		if d.RetryAfter != Never {
+			f.Text = strconv.AppendInt(f.Text, d.retrySeconds(), 10)
+			f.End("Retry-After", nil)
+		}
 	}
 	if style&(XRateLimit|XRateLimitUnix) != 0 {
-		r, ok := d.nearest()
-		if !ok {
-			return
-		}
-		if refused && r.RetryAfter < d.RetryAfter { // a rule that has no header refuses for longer
-			r.Remaining = 0
-			if d.RetryAfter != Never {
-				r.ResetAfter = max(r.ResetAfter, d.RetryAfter)
-			}
-		}
-		reset := r.ResetAfter
-		if style&XRateLimitUnix != 0 {
-			reset += core.Duration(d.of.At)
-		}
-		h.Set("X-RateLimit-Limit", strconv.FormatInt(r.Capacity, 10))
-		h.Set("X-RateLimit-Remaining", strconv.FormatInt(r.Remaining, 10))
-		h.Set("X-RateLimit-Reset", strconv.FormatInt(fields.Seconds(reset), 10))
+		d.appendNearest(&f, style, refused)
+	}
+	if values = f.Set(h, values); stated {
+		l.state = values[0]
 	}
 }
 
-// add returns the values of a field with one more. Most have none before.
-func add(values, one []string) []string {
-	if values == nil {
-		return one
+// appendNearest appends the fields of the rule that is nearest to refusing.
+func (d *Decision) appendNearest(f *response.Fields, style Headers, refused bool) {
+	r, ok := d.nearest()
+	if !ok {
+		return
 	}
-	return append(values, one...)
+	if refused && r.RetryAfter < d.RetryAfter { // a rule that has no header refuses for longer
+		r.Remaining = 0
+		if d.RetryAfter != Never {
+			r.ResetAfter = max(r.ResetAfter, d.RetryAfter)
+		}
+	}
+	if style&XRateLimitUnix != 0 {
+		r.ResetAfter += core.Duration(d.of.At)
+	}
+	f.Text = strconv.AppendInt(f.Text, r.Capacity, 10)
+	f.End("X-Ratelimit-Limit", nil)
+	f.Text = strconv.AppendInt(f.Text, r.Remaining, 10)
+	f.End("X-Ratelimit-Remaining", nil)
+	f.Text = strconv.AppendInt(f.Text, fields.Seconds(r.ResetAfter), 10)
+	f.End("X-Ratelimit-Reset", nil)
 }
 
 // setUndecidedHeaders sets the headers of a request that could not be decided.
 // Nothing is known of its quotas.
 func setUndecidedHeaders(h http.Header) {
-	h["Cache-Control"] = []string{"no-store"}
+	h["Cache-Control"] = response.NoStore
 	h["Retry-After"] = []string{"1"}
 }
 
@@ -146,7 +140,8 @@ func (d *Decision) state() (state string) {
 		_, state = d.shownFields()
 		return state
 	}
-	return string(appendRateLimit(nil, d))
+	var room [128]byte
+	return string(appendRateLimit(room[:0], d))
 }
 
 // shownFields returns RateLimit-Policy and RateLimit of the rules that appear in headers,
@@ -184,12 +179,4 @@ func (d *Decision) setMarks(h http.Header) {
 // is asked.
 func (d *Decision) retrySeconds() int64 {
 	return fields.Seconds(d.RetryAfter + d.jitter)
-}
-
-// setBarredHeaders sets the headers of a barred request.
-func setBarredHeaders(h http.Header, d *Decision) {
-	h["Cache-Control"] = []string{"no-store"}
-	if d.RetryAfter != Never {
-		h["Retry-After"] = []string{strconv.FormatInt(d.retrySeconds(), 10)}
-	}
 }

@@ -55,7 +55,7 @@ func request(target string, headers ...string) *seen {
 // valuesIn returns a function for resolve.
 func valuesIn(l *Limiter, keys map[string]string) func(*KeyResolver) string {
 	return func(k *KeyResolver) string {
-		v, _ := l.valueOf(k, keys)
+		v, _ := k.Given(keys, l.options.Proxies.IPv6Prefix)
 		return v
 	}
 }
@@ -162,7 +162,7 @@ func TestKeys(t *testing.T) {
 		{"ip": "", "Header x-api-key": "", "tenant": "", "unused": "x"},
 		{"ip": "::1", "header X-Api-Key": "the canonical one", "header x-api-key": "k", "tenant": "t"},
 	} {
-		assert.NoError(t, policy.current.Load().missing(keys))
+		assert.NoError(t, policy.current.Load().set.Missing(keys))
 	}
 	for want, keys := range map[string]map[string]string{
 		`limit: no key "ip": write Keys: map[string]string{"ip": …}, with "" if there is none`:                                     {"header X-Api-Key": "k", "tenant": "t"},
@@ -171,9 +171,9 @@ func TestKeys(t *testing.T) {
 		`limit: key "ip": "localhost" is not an address: write one such as 203.0.113.9`:                                            {"ip": "localhost", "header X-Api-Key": "k", "tenant": "t"},
 		"limit: no key \"header X-Api-Key\": write Keys: map[string]string{\"header X-Api-Key\": …}, with \"\" if there is none\n": {"ip": ""},
 	} {
-		assert.ErrorContains(t, policy.current.Load().missing(keys), want)
+		assert.ErrorContains(t, policy.current.Load().set.Missing(keys), want)
 	}
-	assert.ErrorContains(t, policy.current.Load().missing(nil), `no key "tenant"`)
+	assert.ErrorContains(t, policy.current.Load().set.Missing(nil), `no key "tenant"`)
 
 	// An address makes the same key as it does in a request.
 	values := valuesIn(limiter, map[string]string{"ip": "[2001:db8:1:2::3]:80", "header x-api-key": " k "})

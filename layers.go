@@ -16,7 +16,7 @@ import (
 // hold keeps the run of a request that the set has admitted, for a set behind it, and
 // reports whether it did.
 func (l *layer) hold(run *engine.Run) bool {
-	if !l.decision.Allowed || l.decision.Mode == core.ModeExempt {
+	if !l.Decision.Allowed || l.Decision.Mode == core.ModeExempt {
 		return false
 	}
 	l.held.Set(run)
@@ -76,7 +76,7 @@ func (l *layer) overlaps() bool {
 func (l *layer) spare(run *engine.Run) {
 	for o := l.outer; o != nil; o = o.outer {
 		if o.version.limiter == l.version.limiter && (l.sends(o) || l.answers(o)) {
-			run.Spare(&o.decision.of)
+			run.Spare(&o.Decision.of)
 		}
 	}
 }
@@ -84,29 +84,30 @@ func (l *layer) spare(run *engine.Run) {
 // giveBack gives back what the sets around l took for a request that l does not let
 // through, in one call of the store.
 func (l *layer) giveBack() {
-	var list []engine.Refund
-	var sets []*layer // of each refund
+	var few [2]engine.Refund // without an allocation
+	var fewSets [len(few)]*layer
+	list, sets := few[:0], fewSets[:0] // of each refund
 	for o := l.around(); o != nil; o = o.around() {
-		if list = o.held.Unused(&o.decision.of, list); len(list) > len(sets) {
+		if list = o.held.Unused(&o.Decision.of, list); len(list) > len(sets) {
 			sets = append(sets, o)
 			l.noticeFreeAttempts(o)
 		}
 	}
-	if sets == nil {
+	if len(sets) == 0 {
 		return
 	}
 	limiter := l.version.limiter
 	limiter.engine.GiveBack(l.request.Context(), list)
 	states := l.header[headerRateLimit]
 	for i, o := range sets {
-		d := o.decision
+		d := o.Decision
 		if list[i].Amend(&d.of) {
 			d.GivenBack = true
 			states = o.amend(states, &d)
 			limiter.notify(o.request, &d, nil)
 		}
 		if err := list[i].Err; err != nil {
-			limiter.failed(unsettledRequest, o.request, o.decision, err)
+			limiter.failed(unsettledRequest, o.request, o.Decision, err)
 		}
 	}
 }
@@ -116,9 +117,9 @@ func (l *layer) giveBack() {
 func (l *layer) takeAgain() {
 	for o := l.around(); o != nil; o = o.around() {
 		if given, err := o.held.TakeAgain(l.request.Context()); err != nil {
-			l.version.limiter.failed(unsettledRequest, o.request, o.decision, err)
+			l.version.limiter.failed(unsettledRequest, o.request, o.Decision, err)
 		} else if given {
-			l.version.limiter.notify(o.request, &o.decision, nil)
+			l.version.limiter.notify(o.request, &o.Decision, nil)
 		}
 	}
 }
@@ -126,9 +127,8 @@ func (l *layer) takeAgain() {
 // amend replaces the quotas of l among those that the response shows by those of d, and
 // returns the ones before: those of sets around l. Once it has begun, the response keeps them.
 func (l *layer) amend(states []string, d *Decision) []string {
-	before := l.decision.state()
 	for i, state := range slices.Backward(states) {
-		if state == before {
+		if state == l.state {
 			states[i] = d.state()
 			return states[:i]
 		}

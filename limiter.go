@@ -44,7 +44,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -52,13 +51,13 @@ import (
 	"weak"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/decorate"
 	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/internal/listeners"
 	"github.com/routelimit/limit/internal/notice"
-	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/memstore"
-	"github.com/routelimit/limit/stores/refusals"
 )
 
 // A Limiter keeps the quotas of policies in one store. Make it with [New], once
@@ -68,8 +67,8 @@ type Limiter struct {
 	options   Options
 	lines     notice.Log
 	notices   notices
-	made      atomic.Uint64               // routes, so far
-	observers atomic.Pointer[[]*observer] // nil if nothing observes: see Observe
+	made      atomic.Uint64 // routes, so far
+	observers listeners.List[func(*http.Request, Decision, error)]
 
 	mu       sync.Mutex
 	named    map[string]*Policy       // that were declared
@@ -106,44 +105,10 @@ func New(store core.Store, options *Options) *Limiter {
 	}
 	l.engine.Queues.Requests = cmp.Or(l.options.Waiters, defaultTotalWaiters)
 	l.engine.Queues.Polls = min(mostPolls, allPolls/max(1, l.options.Instances))
-	l.engine.Store = decorated(store, &l.options)
+	l.engine.Store = decorate.Store(store, decorate.Options{Instances: l.options.Instances, MaxKeys: l.options.MaxKeys, Log: l.lines.Logger()})
 	_, l.engine.InMemory = l.engine.Store.(*memstore.Store)
 	l.notices.look.Store(lookAtStore)
 	return l
-}
-
-// decorated returns the store with the decorators that it needs and does not
-// have: a guard for outages, and a memory of refusals.
-func decorated(store core.Store, o *Options) core.Store {
-	if v := reflect.ValueOf(store); v.Kind() == reflect.Pointer && v.IsNil() {
-		panic(fmt.Sprintf("limit: the store is a nil %T: write nil for a memory store, or make the store with its New", store))
-	}
-	if s, ok := store.(interface{ Guarded() bool }); ok && s.Guarded() {
-		if o.Instances != 0 || o.MaxKeys != 0 {
-			panic("limit: Instances and MaxKeys have no effect on your own guard: set them in guard.Options")
-		}
-		return store
-	}
-	switch store.(type) {
-	case nil:
-		return memstore.New(&memstore.Options{MaxKeys: o.MaxKeys})
-	case *memstore.Store:
-		if o.MaxKeys != 0 {
-			panic("limit: MaxKeys has no effect on your own memory store: set memstore.Options.MaxKeys")
-		}
-		return store
-	case *guard.Store, *refusals.Store:
-		if o.Instances != 0 || o.MaxKeys != 0 {
-			panic("limit: Instances and MaxKeys have no effect on your own guard: set them in guard.Options")
-		}
-	default:
-		log := (&notice.Log{To: o.Log, Silenced: o.Silence}).Logger()
-		store = guard.New(store, &guard.Options{Instances: o.Instances, MaxKeys: o.MaxKeys, Log: log})
-	}
-	if _, ok := store.(*refusals.Store); ok {
-		return store
-	}
-	return refusals.New(store)
 }
 
 // Policy binds rules to the limiter. Bind a set once, where the program starts, and keep

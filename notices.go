@@ -2,12 +2,14 @@ package limit
 
 import (
 	"cmp"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/clientip"
 	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/grammar"
@@ -27,6 +29,7 @@ type notices struct {
 	// How many requests had no user when a function asked: see noticeListedUsers.
 	listedUsers atomic.Int32
 
+	peers   atomic.Int32  // requests that noticeProxies has looked at
 	look    atomic.Uint32 // what to look at after the next decision: see lookOnce
 	changed atomic.Int64  // when operate.Change was called, in Unix nanoseconds
 }
@@ -58,18 +61,25 @@ func (p *version) noticePathValue(pattern string) {
 	}
 }
 
-// forwardingHeaders are what proxies write, and what clients forge.
-var forwardingHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Cf-Connecting-Ip", "True-Client-Ip"}
+// lookAtPeers is how many of the first requests are looked at for proxies, and of how many
+// later ones one is: it takes a few searches of the header.
+const lookAtPeers = 100
 
 // noticeProxies warns if a request has a forwarding header and its peer is not
 // trusted, or comes from a trusted proxy that names no client.
 func (of *layer) noticeProxies() (decided bool) {
 	l, r := of.version.limiter, of.request
 	p, n := &l.options.Proxies, &l.notices
+	switch {
+	case n.peers.Load() < lookAtPeers:
+		n.peers.Add(1)
+	case rand.Uint32()%lookAtPeers != 0:
+		return false
+	}
 	if n.untrusted.Load() && n.silentProxy.Load() || len(p.Trusted) == 0 && p.Hops > 0 {
 		return false
 	}
-	if len(p.Trusted) > 0 && p.trusts(r.RemoteAddr) {
+	if len(p.Trusted) > 0 && p.config().Trusts(r.RemoteAddr) {
 		header := cmp.Or(p.Header, "X-Forwarded-For")
 		if len(r.Header.Values(header)) == 0 && !n.silentProxy.Swap(true) {
 			l.lines.Say(notice.SilentProxy, "header", header)
@@ -79,10 +89,8 @@ func (of *layer) noticeProxies() (decided bool) {
 	if n.untrusted.Load() {
 		return false
 	}
-	for _, name := range forwardingHeaders {
-		if len(r.Header[name]) > 0 && !n.untrusted.Swap(true) {
-			l.lines.Say(notice.UntrustedProxy, "header", name)
-		}
+	if name := clientip.Forwarded(r.Header); name != "" && !n.untrusted.Swap(true) {
+		l.lines.Say(notice.UntrustedProxy, "header", name)
 	}
 	return false
 }
@@ -119,7 +127,7 @@ func (l *layer) noticeLateUser() {
 	limiter := l.version.limiter
 	if !limiter.notices.lateUser.Load() && l.who(door.User) != "" && !limiter.notices.lateUser.Swap(true) {
 		l.version.userless.Store(userlessAfter + 1) // the same mistake
-		limiter.lines.Say(notice.LateUser, "policy", l.decision.Policy)
+		limiter.lines.Say(notice.LateUser, "policy", l.Decision.Policy)
 	}
 }
 
@@ -152,7 +160,7 @@ func (l *Limiter) noticeDecision(d *Decision) {
 // noticeTwice warns if the request was charged to a quota of this route before.
 func (l *layer) noticeTwice() {
 	for o := l.outer; o != nil; o = o.outer {
-		if o.decision.policy == nil || o.route.stored != l.route.stored || o.version.composed || l.version.composed {
+		if o.Decision.policy == nil || o.route.stored != l.route.stored || o.version.composed || l.version.composed {
 			continue
 		}
 		if rule := l.route.shared(o.route); rule != "" {

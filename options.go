@@ -114,7 +114,7 @@ const (
 
 // validate returns an error that joins one for each invalid option.
 func (o *Options) validate() error {
-	errs := []error{(*clientip.Config)(&o.Proxies).Validate(), o.OnRefusal.Validate(), validClasses(o.Classes)}
+	errs := []error{o.Proxies.config().Validate(), o.OnRefusal.Validate(), grammar.CheckClasses(o.Classes)}
 	if o.Waiters < 0 {
 		errs = append(errs, fmt.Errorf("limit: Waiters %d: write how many requests may wait at once, or 0 for %d", o.Waiters, defaultTotalWaiters))
 	}
@@ -133,26 +133,6 @@ func (o *Options) validate() error {
 	for _, code := range o.Silence {
 		if !slices.Contains(notice.Codes, code) {
 			errs = append(errs, fmt.Errorf("limit: Silence %q: write one of %s", code, strings.Join(notice.Codes, ", ")))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// maxClasses bounds [Options].Classes.
-const maxClasses = 16
-
-// validClasses returns what is wrong with [Options].Classes.
-func validClasses(classes []string) error {
-	if classes == nil {
-		return nil
-	}
-	var errs []error
-	if !slices.Contains(classes, grammar.DefaultClass) || len(classes) > maxClasses {
-		errs = append(errs, fmt.Errorf("limit: Classes %q: write at most %d, with %q for requests without a class", classes, maxClasses, grammar.DefaultClass))
-	}
-	for i, name := range classes {
-		if !grammar.ValidName(name) || slices.Contains(classes[:i], name) {
-			errs = append(errs, fmt.Errorf("limit: Classes[%d] %q: write different names of 1 to %d letters, digits, '.', '_' or '-'", i, name, grammar.MaxName))
 		}
 	}
 	return errors.Join(errs...)
@@ -185,18 +165,4 @@ type Proxies struct {
 	IPv6Prefix int
 }
 
-// address returns the address of the client of a request.
-func (p *Proxies) address(r *http.Request) netip.Addr {
-	return (*clientip.Config)(p).Addr(r.RemoteAddr, r.Header)
-}
-
-// key returns the text that identifies the client of a request, or "" if the
-// client has no address.
-func (p *Proxies) key(r *http.Request) string {
-	return (*clientip.Config)(p).Key(r.RemoteAddr, r.Header)
-}
-
-// trusts reports whether a peer is within Trusted.
-func (p *Proxies) trusts(remoteAddr string) bool {
-	return (*clientip.Config)(p).Trusts(remoteAddr)
-}
+func (p *Proxies) config() *clientip.Config { return (*clientip.Config)(p) }

@@ -3,14 +3,11 @@ package limit
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"weak"
 
 	"github.com/routelimit/limit/internal/door"
-	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -171,24 +168,7 @@ func (p *Policy) attachLocked(at door.Place) error {
 
 // validate returns what is wrong with a set on this limiter.
 func (l *Limiter) validate(set RuleSet) error {
-	errs, classes := []error{set.Validate()}, l.options.Classes
-	listed := strings.Join(classes, ", ")
-	for i, r := range set.Declared() {
-		for _, name := range slices.Sorted(maps.Keys(r.Reserve)) {
-			switch slices.Index(classes, name) {
-			case -1:
-				errs = append(errs, set.Errorf(i, "reserve %s: write one of the classes %s, or add it to limit.Options.Classes", name, listed))
-			case len(classes) - 1:
-				errs = append(errs, set.Errorf(i, "reserve %s: no class is below it: write a higher one", name))
-			}
-		}
-		for _, entry := range r.Exempt {
-			if kind, name := grammar.SplitExemption(entry); kind == "class" && !slices.Contains(classes, name) {
-				errs = append(errs, set.Errorf(i, "exempt %s: write one of the classes %s, or add it to limit.Options.Classes", entry, listed))
-			}
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(set.Validate(), set.CheckClasses(l.options.Classes))
 }
 
 // check returns an error that joins one [*rules.Error] for each rule that could
@@ -208,15 +188,7 @@ func (l *Limiter) check(set RuleSet, at door.Place) error {
 		if refusal := rule.Refusal(l.options.OnRefusal); at.RPC && (refusal.Redirect != "" || refusal.Fallback != nil) {
 			wrong(i, "a call cannot be redirected, nor sent to another handler: write refuse 429, or Degrade without a Fallback")
 		}
-		missing, has := rule.PathValues(at.Pattern)
-		for _, name := range missing {
-			if len(has) == 0 {
-				wrong(i, "key \"path %s\": the path %q has no values: add one, or write another key", name, at.Pattern)
-			} else {
-				wrong(i, "key \"path %s\": the path %q has no such value: write \"path %s\"",
-					name, at.Pattern, strings.Join(has, `" or "path `))
-			}
-		}
+		errs = append(errs, set.CheckPattern(i, at.Pattern)...)
 	}
 	return errors.Join(errs...)
 }

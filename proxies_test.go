@@ -63,6 +63,6 @@ func TestProxiesKey(t *testing.T) {
 		"198.51.100.7":    {Hops: 1, Header: "X-Real-IP"},
 		"2001:db8:1::/48": {Hops: 3, IPv6Prefix: 48},
 	} {
-		assert.Equal(t, want, p.key(r), "%+v", p)
+		assert.Equal(t, want, p.config().Key(r.RemoteAddr, r.Header), "%+v", p)
 	}
 }

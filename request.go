@@ -1,9 +1,8 @@
 package limit
 
 import (
+	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -20,74 +19,67 @@ import (
 	"github.com/routelimit/limit/rules"
 )
 
-// A layer is one rule set on one HTTP request. It is the context of what is behind the
-// rules, so that handlers and further sets find it: see [DecisionFrom].
+// A layer is one rule set on one HTTP request. Layers are used again: see passage.
 type layer struct {
-	context.Context // before the rules
-	decision        Decision
+	RefusedError // the decision, and the error of one that is a refusal
 
-	outer *layer // the set around this one, or nil
+	outer   *layer   // the set around this one, or nil
+	passage *passage // to what is behind the rules, or nil
 
 	version   *version
 	route     *route
 	request   *http.Request
 	framework door.Framework
-	given     Request            // what a handler says of the request: see Policy.Serve
+	given     *Request           // what a handler says of the request, or nil: see Policy.Serve
 	known     [door.Parts]string // of the caller
-	shared    bool               // whether something else knows of it, which may live longer
+	shared    bool               // whether something has it that may outlive the request
 	userless  bool               // whether a rule by user met no user, and no request had one so far
 	timed     bool               // whether the response is one of http.TimeoutHandler
 	arrived   *time.Time         // when the request did, if a set has let it wait
 
 	recorder *response.Recorder // of the response, once the handler runs, if rules settle by its status
 	header   http.Header        // of the response
+	state    string             // of the quotas there, by this set
 	held     engine.Hold        // what the set took
+
+	exchange exchange // of net/http
 }
 
-type layerKey struct{}
-
-// Value implements [context.Context].
-func (l *layer) Value(key any) any {
-	if key == (layerKey{}) {
-		return l
-	}
-	return l.Context.Value(key)
-}
-
-// layerOf returns the innermost layer of a request, or nil.
-func layerOf(ctx context.Context) *layer {
-	l, _ := ctx.Value(layerKey{}).(*layer)
-	return l
-}
-
-// layers are used again, unless what is behind the rules has seen them.
 var layers = sync.Pool{New: func() any { return new(layer) }}
+
+// enter makes l, which is new, the layer of a request on one more rule set.
+func (l *layer) enter(p *version, r *http.Request, from door.Framework, given *Request) {
+	l.version, l.route, l.request, l.framework, l.given = p, p.route(from), r, from, given
+	if l.outer = layerOf(r.Context()); l.outer != nil {
+		l.arrived, l.Decision.loss = l.outer.arrived, l.outer.Decision.loss
+	}
+}
 
 // leave ends l. After a panic, leave it to the garbage collector instead.
 func (l *layer) leave() {
 	l.held.End()
 	l.keep()
-	if !l.shared {
-		*l = layer{}
-		layers.Put(l)
+	if l.passage == nil || l.passage.users.Leave() {
+		l.free()
 	}
 }
 
-// enter makes the layer of a request on one more rule set.
-func (p *version) enter(r *http.Request, from door.Framework) *layer {
-	ctx := r.Context()
-	l := layers.Get().(*layer)
-	*l = layer{Context: ctx, version: p, request: r, framework: from, outer: layerOf(ctx), route: p.route(from)}
-	if l.outer != nil {
-		l.decision.loss, l.arrived = l.outer.decision.loss, l.outer.arrived
+// free gives l back, which has no users any more, and has no use for its outer one.
+func (l *layer) free() {
+	if l.shared {
+		return
 	}
-	return l
+	if l.outer != nil {
+		l.outer.passage.done()
+	}
+	*l = layer{}
+	layers.Put(l)
 }
 
 // decide decides the request of l. If it is served, it waits as its rules say; the error
 // may then be that of its context.
 func (l *layer) decide(served bool) error {
-	p, d := l.version, &l.decision
+	p, d := l.version, &l.Decision
 	for _, step := range p.before {
 		if step(l) {
 			return nil
@@ -121,7 +113,7 @@ func (l *layer) decide(served bool) error {
 	if err := run.Serve(ctx, p.limiter.detached(ctx), l.patience(served), &d.of); err != nil {
 		return err
 	}
-	d.describe(p, l.route.name, d.terms)
+	d.decided(run, p, l.route.name, d.terms)
 	return nil
 }
 
@@ -131,26 +123,11 @@ func (l *layer) patience(served bool) *engine.Patience {
 		return nil
 	}
 	now := time.Now()
-	return &engine.Patience{Began: now, Bound: l.waitBound(now)}
-}
-
-// waitBound returns the time at which the context of the request ends, or nine tenths of
-// the server's WriteTimeout have passed. The server counts from the header of the
-// request, a little earlier.
-func (l *layer) waitBound(began time.Time) time.Time {
-	ctx := l.request.Context()
-	bound, _ := ctx.Deadline()
-	server, ok := ctx.Value(http.ServerContextKey).(*http.Server)
-	if !ok || server.WriteTimeout <= 0 {
-		return bound
-	}
+	arrived := now
 	if l.arrived != nil {
-		began = *l.arrived
+		arrived = *l.arrived
 	}
-	if end := began.Add(server.WriteTimeout - server.WriteTimeout/10); bound.IsZero() || end.Before(bound) {
-		return end
-	}
-	return bound
+	return &engine.Patience{Began: now, Bound: response.Deadline(l.request.Context(), arrived)}
 }
 
 // detached returns the context to call the store with for a caller that may go away.
@@ -175,14 +152,14 @@ func (l *layer) keys(run *engine.Run) error {
 func (l *layer) value(k *KeyResolver) string {
 	r := l.request
 	var v string
-	if l.given.Keys != nil {
-		if v, ok := l.version.limiter.valueOf(k, l.given.Keys); ok {
+	if l.given != nil {
+		if v, ok := k.Given(l.given.Keys, l.version.limiter.options.Proxies.IPv6Prefix); ok {
 			return v
 		}
 	}
 	switch k.Kind() {
 	case grammar.IP:
-		return l.version.limiter.options.Proxies.key(r)
+		return l.version.limiter.options.Proxies.config().Key(r.RemoteAddr, r.Header)
 	case grammar.User:
 		return l.who(door.User)
 	case grammar.Header:
@@ -223,25 +200,14 @@ func (p *version) fillValues(run *engine.Run, value func(*KeyResolver) string) {
 	for i := range run.Charges {
 		if run.Charges[i].Quota.Algorithm == core.Distinct {
 			values := p.list[i].Values()
-			run.Charges[i].ID = valueID(values.Resolve(value))
+			run.Charges[i].ID = engine.ValueID(values.Resolve(value))
 		}
 	}
 }
 
-// valueID returns the id of a value, which is the same in all processes. Clients choose
-// values, so it is a part of a cryptographic hash: finding two values with one id takes
-// billions of tries, and gains a client one value. No value has the id 0.
-func valueID(value string) uint64 {
-	if value == "" {
-		return 0
-	}
-	sum := sha256.Sum256([]byte(value))
-	return max(1, binary.BigEndian.Uint64(sum[:]))
-}
-
 // usualCost fills in the costs of rules that ask no function for them.
 func (l *layer) usualCost(run *engine.Run) error {
-	if l.given.Cost != 0 || l.given.Costs != nil {
+	if l.given != nil {
 		return l.costs(run)
 	}
 	for i := range run.Charges {
@@ -253,16 +219,18 @@ func (l *layer) usualCost(run *engine.Run) error {
 // costs fills in the costs of rules of which some ask a function. A strike of a ban is a
 // cost of 1, so a request costs it nothing.
 func (l *layer) costs(run *engine.Run) (err error) {
+	var none Request
+	of := cmp.Or(l.given, &none)
 	for i := range run.Charges {
 		c, rule := &run.Charges[i], &l.version.list[i]
-		n, given := l.given.Costs[l.version.names[i]]
+		n, given := of.Costs[l.version.names[i]]
 		switch {
 		case given:
 			c.Cost, err = validCost(n)
 		case rule.Cost == (rules.Cost{}) && c.Quota.Bars():
 			c.Cost = 0
-		case l.given.Cost != 0:
-			c.Cost, err = validCost(l.given.Cost)
+		case of.Cost != 0:
+			c.Cost, err = validCost(of.Cost)
 		default:
 			c.Cost, err = validCost(rule.Cost.Units(l.request))
 		}
@@ -285,8 +253,8 @@ func validCost(n int64) (int64, error) {
 
 // A Client is the sender of a request, for [Options].Exempt and [Options].Bar. It has the
 // address and the user that the rules are keyed by, so a function cannot take the client
-// for another one than the rules do. Elsewhere, such as in logs and tests, set the two
-// fields: limit.Client{Request: r, Limiter: limiter}.IP().
+// for another one than the rules do. That Client is valid until the function returns.
+// Elsewhere, such as in logs and tests, set the two fields: limit.Client{Request: r, Limiter: limiter}.IP().
 type Client struct {
 	Request *http.Request
 	Limiter *Limiter // that decides the request; nil means one without options
@@ -299,9 +267,9 @@ type Client struct {
 // address, as on a Unix socket.
 func (c Client) IP() netip.Addr {
 	if c.Limiter == nil {
-		return new(Proxies).address(c.Request)
+		return new(Proxies).config().Addr(c.Request.RemoteAddr, c.Request.Header)
 	}
-	return c.Limiter.options.Proxies.address(c.Request)
+	return c.Limiter.options.Proxies.config().Addr(c.Request.RemoteAddr, c.Request.Header)
 }
 
 // User returns the user that [ByUser] resolves: by the [Caller] of the adapter or

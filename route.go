@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,7 +98,7 @@ func (p *version) route(from door.Framework) *route {
 		return p.named
 	}
 	said := method
-	method = knownMethod(method)
+	method = door.KnownMethod(method)
 	id := routeID{method, pattern}
 	switch {
 	case id.pattern == "":
@@ -234,16 +233,4 @@ func (p *version) noticePathValues(pattern string) {
 	if _, seen := p.patterns.LoadOrStore(strings.Clone(pattern), true); !seen {
 		p.noticePathValue(pattern)
 	}
-}
-
-const otherMethod = "OTHER"
-
-// knownMethod maps the methods that clients invent to one.
-func knownMethod(method string) string {
-	switch method {
-	case "", http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
-		http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:
-		return method
-	}
-	return otherMethod
 }

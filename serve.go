@@ -5,45 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/door"
+	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/response"
 	"github.com/routelimit/limit/rules"
 )
 
-// DecisionFrom returns the decision of the innermost rule set on a request: the zero
-// Decision if no set has let the request through. The context is that of the request in
-// its handler. Outcome and Lost of the decision cover all sets on the request.
-func DecisionFrom(ctx context.Context) Decision {
-	if l := layerOf(ctx); l != nil {
-		return l.decision
-	}
-	return Decision{}
-}
-
-// Outer returns the decision of the next set around the one of d, which is from
-// [DecisionFrom]. It is not ok if there is none.
-func (d Decision) Outer() (outer Decision, ok bool) {
-	if d.outer == nil {
-		return Decision{}, false
-	}
-	return d.outer.decision, true
-}
-
-// serve decides a request, and answers it or calls what is behind the rules.
-func (p *version) serve(w http.ResponseWriter, r *http.Request, from door.Framework, given Request) error {
-	l := p.enter(r, from)
-	l.given = given
-	err := l.serve(w)
+// serve decides a request, and answers it or calls what is behind the rules. L is new.
+func (l *layer) serve(p *version, w http.ResponseWriter, r *http.Request, from door.Framework, given *Request) error {
+	l.enter(p, r, from, given)
+	err := l.handle(w)
 	l.leave()
 	return err
 }
 
-func (l *layer) serve(w http.ResponseWriter) error {
-	p, d := l.version, &l.decision
+func (l *layer) handle(w http.ResponseWriter) error {
+	p, d := l.version, &l.Decision
 	l.header = w.Header()
 	l.timed = l.outer != nil && !response.Same(l.header, l.outer.header) && response.Timed(w)
 	if err := l.decide(true); err != nil {
@@ -56,7 +36,8 @@ func (l *layer) serve(w http.ResponseWriter) error {
 	}
 	p.limiter.notify(l.request, d, nil)
 	if d.Mode != core.ModeExempt {
-		setHeaders(w.Header(), d)
+		room := l.open()
+		l.setHeaders(w.Header(), room.values[:0], room.text[:0])
 		if d.of.Watched != 0 {
 			d.setMarks(w.Header())
 		}
@@ -77,7 +58,7 @@ func (l *layer) fail(w http.ResponseWriter, err error) error {
 
 // refuse answers a refused request as its rules say.
 func (l *layer) refuse(w http.ResponseWriter) error {
-	d := &l.decision
+	d := &l.Decision
 	refusal := d.refusal()
 	if refusal != nil {
 		d.outcome = outcomeOf(refusal)
@@ -89,14 +70,14 @@ func (l *layer) refuse(w http.ResponseWriter) error {
 		l.giveBack()
 	}
 	l.version.limiter.notify(l.request, d, nil)
-	if d.Mode == core.ModeBarred {
-		setBarredHeaders(w.Header(), d)
-	} else {
-		setHeaders(w.Header(), d)
-	}
+	room := new(struct {
+		values [2]string
+		text   [64]byte
+	})
+	l.setHeaders(w.Header(), room.values[:0], room.text[:0])
 	switch {
 	case d.outcome == answered:
-		return l.answer(w, &RefusedError{Decision: *d})
+		return l.answer(w, l.refused())
 	case d.outcome == redirected:
 		w.Header()["Location"] = []string{refusal.Redirect}
 		status := refusal.Status
@@ -104,21 +85,30 @@ func (l *layer) refuse(w http.ResponseWriter) error {
 			status = http.StatusSeeOther
 		}
 		w.WriteHeader(status)
-		return &RefusedError{Decision: *d}
+		return l.refused()
 	}
-	r := l.behind()
+	r := l.pass()
 	if refusal.Fallback == nil {
 		_, err := l.next(w, r)
 		return err
 	}
 	response.WithDefault(w, http.StatusOK, func(w http.ResponseWriter) { refusal.Fallback.ServeHTTP(w, r) })
-	return &RefusedError{Decision: *d}
+	return l.refused()
+}
+
+// refused returns the error of a refusal. Nothing keeps that of net/http, which has no log of
+// errors.
+func (l *layer) refused() error {
+	if _, unlogged := l.framework.(*exchange); unlogged {
+		return &l.RefusedError
+	}
+	return &RefusedError{Decision: l.Decision}
 }
 
 // admit calls the handler of an admitted request, once its slot has come, and settles it
 // when the handler has returned or panicked.
 func (l *layer) admit(w http.ResponseWriter) error {
-	d, status := &l.decision, 0 // until the handler returns
+	d, status := &l.Decision, 0 // until the handler returns
 	if d.Delay > 0 || d.of.Settles() || d.of.Holds() {
 		defer func() { l.done(status) }()
 		if err := d.Wait(l.request.Context()); err != nil {
@@ -130,7 +120,7 @@ func (l *layer) admit(w http.ResponseWriter) error {
 	}
 	l.noticeTwice()
 	l.takeAgain()
-	r := l.behind()
+	r := l.pass()
 	if l.userless {
 		defer l.noticeLateUser()
 	}
@@ -158,72 +148,52 @@ func (l *layer) next(w http.ResponseWriter, r *http.Request) (status int, err er
 	}
 	status, err = from.Next(response.WithRecorder(r, l.recorder))
 	if status != 0 && l.recorder.Status() == 0 {
-		answeredAtEnd(r.Context(), l.recorder, status)
+		l.recorder.AnsweredAtEnd(r.Context(), status)
 	}
 	return status, err
-}
-
-// answeredAtEnd records the status of a response that nothing has written when its request
-// ends. The context of a server ends with the request, but two others say nothing about
-// that end, and then only what is written counts: one that has ended because the client
-// disconnected, and one with a deadline, which ends with the middleware that made it.
-// Contexts without a server, such as those of tests, do not end.
-func answeredAtEnd(ctx context.Context, recorder *response.Recorder, status int) {
-	if ctx.Value(http.ServerContextKey) == nil {
-		recorder.Answered(status)
-		return
-	}
-	if _, derived := ctx.Deadline(); !derived && ctx.Err() == nil {
-		context.AfterFunc(ctx, func() { recorder.Answered(status) })
-	}
 }
 
 // statusClientClosed is what logs show for a client that disconnected while it
 // waited. It is nginx's "client closed request"; no client reads it.
 const statusClientClosed = 499
 
-// behind returns the request for what is behind the rules.
-func (l *layer) behind() *http.Request {
-	d := &l.decision
-	d.outer, l.shared = l.outer, true
+// pass returns the request for what is behind the rules.
+func (l *layer) pass() *http.Request {
+	d := &l.Decision
 	if d.Waited > 0 && l.arrived == nil {
 		arrived := time.Now().Add(-d.Waited)
 		l.arrived = &arrived
 	}
 	if d.of.Holds() {
 		if d.loss == nil {
-			d.loss = &loss{lost: make(chan struct{})}
+			d.loss = &engine.Loss{Lost: make(chan struct{})}
 		}
-		d.of.OnLoss(d.loss.close, l.reportLoss)
+		d.of.OnLoss(d.loss.Close, l.reportLoss)
+		l.shared = true
 	}
-	return l.request.WithContext(l)
+	p := l.open()
+	p.request = *l.request.WithContext(p)
+	return &p.request
 }
-
-// A loss is closed with the first loss of a lease of all sets on a request.
-type loss struct {
-	lost chan struct{}
-	once sync.Once
-}
-
-func (l *loss) close() { l.once.Do(func() { close(l.lost) }) }
 
 // reportLoss reports a lost lease to Observe once the request is done: until then the
 // handler may use it, and it is not safe to read beside that.
 func (l *layer) reportLoss(err error) {
-	l.version.limiter.failed(lostLease, l.request, l.decision, err)
+	l.version.limiter.failed(lostLease, l.request, l.Decision, err)
 }
 
 // done ends an admitted request when its handler has returned a status, or has panicked
 // with the status 0: it releases the leases, and settles by the answer, now or once there
 // is one. Without an answer the request stays charged.
 func (l *layer) done(status int) {
-	d := &l.decision
+	d := &l.Decision
 	d.of.Release()
 	if !l.version.settles || !d.of.Settles() {
 		return
 	}
 	if l.recorder != nil {
 		if status = l.recorder.Status(); status == 0 {
+			l.shared = true
 			l.recorder.Then(l.settle)
 		}
 	}
@@ -239,7 +209,7 @@ func (l *layer) settle(status int) {
 	defer cancel()
 	p := l.version
 	var invalid error
-	err := l.decision.of.Settle(ctx, func(i int, charged int64) int64 {
+	err := l.Decision.of.Settle(ctx, func(i int, charged int64) int64 {
 		settle := &p.list[i].Settle
 		if *settle == (rules.Settlement{}) {
 			return charged
@@ -259,7 +229,7 @@ func (l *layer) settle(status int) {
 		return n
 	})
 	if err := errors.Join(err, invalid); err != nil && !errors.Is(err, ErrSettled) {
-		l.version.limiter.failed(unsettledRequest, l.request, l.decision, err)
+		l.version.limiter.failed(unsettledRequest, l.request, l.Decision, err)
 	}
 }
 
@@ -267,7 +237,7 @@ func (l *layer) settle(status int) {
 // [Options].Exempt exempts, and refuses one that [Options].Bar bars. It reports whether
 // it has decided.
 func (l *layer) screen() bool {
-	o, d := &l.version.limiter.options, &l.decision
+	o, d := &l.version.limiter.options, &l.Decision
 	c := Client{l.request, l.version.limiter, l}
 	switch {
 	case o.Exempt != nil && o.Exempt(c):

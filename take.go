@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/clientip"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/rules"
@@ -70,7 +69,7 @@ func (p *version) take(ctx context.Context, d *Decision, r *Request) error {
 		if r.Settle {
 			run.Keep(&d.of)
 		}
-		d.describe(p, p.named.name, t)
+		d.decided(run, p, p.named.name, t)
 	}
 	p.observed(d, err)
 	return err
@@ -87,7 +86,7 @@ func (p *version) observed(d *Decision, err error) {
 		of := *d
 		d.of.OnLoss(nil, func(loss error) { p.limiter.failed(lostLease, nil, of, loss) })
 	}
-	if p.limiter.observers.Load() == nil {
+	if p.limiter.observers.All() == nil {
 		return
 	}
 	observed := false
@@ -151,7 +150,7 @@ func (p *version) wait(ctx context.Context, r *Request) (d Decision, err error) 
 		}
 		return Decision{}, err
 	}
-	d.describe(p, p.named.name, t)
+	d.decided(run, p, p.named.name, t)
 	p.observed(&d, nil)
 	if !d.Allowed {
 		return Decision{}, &RefusedError{Decision: d}
@@ -191,7 +190,7 @@ func (p *version) peek(ctx context.Context, r *Request) (d Decision, err error) 
 			d.of.Allowed = d.of.Allowed && (d.of.Watches(i) || d.of.Caller.Exempts(i))
 		}
 	}
-	d.describe(p, p.named.name, t)
+	d.decided(run, p, p.named.name, t)
 	return d, nil
 }
 
@@ -205,11 +204,11 @@ func (p *Policy) Reset(ctx context.Context, keys map[string]string) error {
 }
 
 func (p *version) reset(ctx context.Context, keys map[string]string) error {
-	if err := cmp.Or(p.check(&Request{Cost: 1, Settle: true}), p.missing(keys)); err != nil {
+	if err := cmp.Or(p.check(&Request{Cost: 1, Settle: true}), p.set.Missing(keys)); err != nil {
 		return err
 	}
 	value := func(k *KeyResolver) string {
-		v, _ := p.limiter.valueOf(k, keys)
+		v, _ := k.Given(keys, p.limiter.options.Proxies.IPv6Prefix)
 		return v
 	}
 	var charges []core.Charge
@@ -260,7 +259,7 @@ func (p *version) fill(run *engine.Run, r *Request) (*terms, error) {
 	}
 	faulty := p.joins // a part that is not asked may be missing too
 	value := func(k *KeyResolver) string {
-		v, ok := p.limiter.valueOf(k, r.Keys)
+		v, ok := k.Given(r.Keys, p.limiter.options.Proxies.IPv6Prefix)
 		faulty = faulty || !ok
 		return v
 	}
@@ -269,7 +268,7 @@ func (p *version) fill(run *engine.Run, r *Request) (*terms, error) {
 		p.fillValues(run, value)
 	}
 	if faulty {
-		if err := p.missing(r.Keys); err != nil {
+		if err := p.set.Missing(r.Keys); err != nil {
 			return nil, err
 		}
 	}
@@ -321,6 +320,9 @@ func (p *version) check(r *Request) error {
 
 // checkGiven returns what is wrong with what a handler says of an HTTP request.
 func (p *version) checkGiven(r *Request) error {
+	if r == nil {
+		return nil
+	}
 	if r.UpTo || r.Settle || r.Plan != "" || r.Class != "" {
 		return &rules.Error{Problem: "of an HTTP request, a handler gives Keys, Cost and Costs: leave out UpTo, Settle, Plan and Class"}
 	}
@@ -360,36 +362,4 @@ func (p *version) functions(r *Request) error {
 		}
 	}
 	return nil
-}
-
-// keyed reports whether a rule has a resolver as its key.
-func (p *version) keyed(k *KeyResolver) bool {
-	return slices.ContainsFunc(p.list, func(r Rule) bool { return r.Key.String() == k.String() })
-}
-
-// missing returns an error that joins one for each key of the policy that keys
-// has no value for, or no address where one is needed.
-func (p *version) missing(keys map[string]string) error {
-	var errs []error
-	for i, first := range p.keyOf {
-		if first == i {
-			errs = append(errs, p.list[i].Key.Missing(keys)...)
-		}
-		rule := &p.list[i]
-		if values := rule.Values(); p.rules[i].Charge.Quota.Algorithm == core.Distinct && !p.keyed(&values) {
-			errs = append(errs, values.Missing(keys)...)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// valueOf returns the value of a key from Request.Keys, and whether there is a valid
-// one: see missing. Addresses have as many bits as those of HTTP requests.
-func (l *Limiter) valueOf(key *KeyResolver, keys map[string]string) (value string, ok bool) {
-	v, ok := key.Lookup(keys)
-	if key.Kind() == grammar.IP {
-		address := clientip.Key(v, l.options.Proxies.IPv6Prefix)
-		return address, ok && (address != "" || v == "")
-	}
-	return strings.TrimSpace(v), ok
 }

@@ -19,6 +19,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/race"
 )
 
 // patient sends a request to h, and returns the answer and how long it took.
@@ -312,9 +314,12 @@ func TestAdmittedRequestsAllocateNoWaiter(t *testing.T) {
 			h.ServeHTTP(w, r)
 		})
 	}
+	most := 1.
+	if race.Enabled { // it has pools drop some of what they are given
+		most = 3
+	}
 	for _, limit := range []int64{1, 10_000} {
-		// The race detector has pools drop some of what they are given.
-		assert.InDelta(t, allocations(limit, Refusal{}), allocations(limit, Refusal{Wait: time.Second}), 1, limit)
+		assert.InDelta(t, allocations(limit, Refusal{}), allocations(limit, Refusal{Wait: time.Second}), most, limit)
 	}
 }
 

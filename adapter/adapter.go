@@ -101,12 +101,16 @@ func (a *Adapter[C]) Bind(l *limit.Limiter, pattern string, rules limit.RuleSet)
 // Fallback are answers of Serve. The error is for the log of the framework, and may be
 // dropped where there is none.
 func (a *Adapter[C]) Serve(p *limit.Policy, w http.ResponseWriter, r *http.Request, c C) error {
-	return a.ServeRequest(p, w, r, c, limit.Request{})
+	return a.serve(p, w, r, c, nil)
 }
 
 // ServeRequest is Serve for a handler that knows more than the request says, such as one
 // that has read the body: see [limit.Policy.Serve].
 func (a *Adapter[C]) ServeRequest(p *limit.Policy, w http.ResponseWriter, r *http.Request, c C, given limit.Request) error {
+	return a.serve(p, w, r, c, &given)
+}
+
+func (a *Adapter[C]) serve(p *limit.Policy, w http.ResponseWriter, r *http.Request, c C, given *limit.Request) error {
 	call := a.call(p, c)
 	defer a.done(call)
 	return serve(p, w, r, call, given)
@@ -126,7 +130,7 @@ func (a *Adapter[C]) Decide(p *limit.Policy, r *http.Request, c C, cost int64) (
 // What package limit does for adapters.
 var (
 	bind            = door.Bind.(func(*limit.Limiter, limit.RuleSet, *door.Place) (*limit.Policy, error))
-	serve           = door.Serve.(func(*limit.Policy, http.ResponseWriter, *http.Request, door.Framework, limit.Request) error)
+	serve           = door.Serve.(func(*limit.Policy, http.ResponseWriter, *http.Request, door.Framework, *limit.Request) error)
 	functions       = door.Functions.(func(*limit.Limiter) rules.Functions)
 	decide          = door.Decide.(func(*limit.Policy, *http.Request, door.Framework, int64) (limit.Decision, error))
 	answerByOptions = door.AnswerByOptions.(func(*limit.Policy, http.ResponseWriter, *http.Request, int, error) bool)

@@ -58,7 +58,7 @@ func ValidateReturns(returns []Return) error {
 	var errs []error
 	for i := range returns {
 		r := &returns[i]
-		for _, n := range []struct {
+		for _, n := range [...]struct {
 			name      string
 			got, most int64
 		}{
@@ -72,7 +72,9 @@ func ValidateReturns(returns []Return) error {
 		if r.Quota.Leases() {
 			errs = append(errs, fmt.Errorf("%w: rule %q: a lease is released, not returned: call Release", ErrCharges, r.Rule))
 		}
-		errs = append(errs, r.validate())
+		if err := r.validate(); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -3,12 +3,14 @@ package rules
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/clientip"
 	"github.com/routelimit/limit/internal/grammar"
 )
@@ -234,4 +236,36 @@ func (k *KeyResolver) Lookup(keys map[string]string) (value string, ok bool) {
 		}
 	}
 	return value, found == 1
+}
+
+// Given returns the value of k in keys, and whether there is a valid one: see Missing. IPv6
+// addresses have as many bits as those of HTTP requests.
+func (k *KeyResolver) Given(keys map[string]string, ipv6Prefix int) (value string, ok bool) {
+	v, ok := k.Lookup(keys)
+	if k.kind == grammar.IP {
+		address := clientip.Key(v, ipv6Prefix)
+		return address, ok && (address != "" || v == "")
+	}
+	return strings.TrimSpace(v), ok
+}
+
+// Missing returns an error that joins one for each key of the set that keys has no value for,
+// or no address where one is needed.
+func (s Set) Missing(keys map[string]string) error {
+	var errs []error
+	var seen []string
+	for i := range s.rules {
+		r := &s.rules[i]
+		of := []KeyResolver{r.Key}
+		if r.Quota().Algorithm == core.Distinct {
+			of = append(of, r.Values())
+		}
+		for _, k := range of {
+			if !slices.Contains(seen, k.String()) {
+				seen = append(seen, k.String())
+				errs = append(errs, k.Missing(keys)...)
+			}
+		}
+	}
+	return errors.Join(errs...)
 }

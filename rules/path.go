@@ -46,3 +46,18 @@ func pathValues(pattern string) (names []string) {
 	}
 	return names
 }
+
+// CheckPattern returns an error for each path value that a rule needs and a pattern does not
+// have.
+func (s Set) CheckPattern(rule int, pattern string) (errs []error) {
+	missing, has := s.rules[rule].PathValues(pattern)
+	for _, name := range missing {
+		if len(has) == 0 {
+			errs = append(errs, s.Errorf(rule, "key \"path %s\": the path %q has no values: add one, or write another key", name, pattern))
+		} else {
+			errs = append(errs, s.Errorf(rule, "key \"path %s\": the path %q has no such value: write \"path %s\"",
+				name, pattern, strings.Join(has, `" or "path `)))
+		}
+	}
+	return errs
+}

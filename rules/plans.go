@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/routelimit/limit/core"
 )
 
 // usualLease is how long a lease lives if its rule does not say it.
@@ -39,4 +41,19 @@ func (r Rule) WithLimit(limit int64) Rule {
 		r.Algorithm = bucket
 	}
 	return r
+}
+
+// Kept returns how many units of r a request leaves to the classes above its
+// own. The reserves are of the usual capacity, and count in proportion to that of the
+// caller. They leave room for one unit of it.
+func (r *Rule) Kept(above []string, capacity int64) int64 {
+	usual, sum := r.Quota(), int64(0)
+	for _, class := range above {
+		sum += r.Reserve[class]
+	}
+	whole, rest := core.MulDiv(sum, capacity, usual.Capacity())
+	if rest > 0 {
+		whole++
+	}
+	return min(whole, capacity-1)
 }

@@ -265,3 +265,26 @@ func checkExempt(r *Rule, p *problems) {
 		}
 	}
 }
+
+// CheckClasses returns an error that joins one for each class that a rule names and a limiter
+// with these classes does not have.
+func (s Set) CheckClasses(classes []string) error {
+	var errs []error
+	listed := strings.Join(classes, ", ")
+	for i, r := range s.rules {
+		for _, name := range slices.Sorted(maps.Keys(r.Reserve)) {
+			switch slices.Index(classes, name) {
+			case -1:
+				errs = append(errs, s.Errorf(i, "reserve %s: write one of the classes %s, or add it to limit.Options.Classes", name, listed))
+			case len(classes) - 1:
+				errs = append(errs, s.Errorf(i, "reserve %s: no class is below it: write a higher one", name))
+			}
+		}
+		for _, entry := range r.Exempt {
+			if kind, name := grammar.SplitExemption(entry); kind == "class" && !slices.Contains(classes, name) {
+				errs = append(errs, s.Errorf(i, "exempt %s: write one of the classes %s, or add it to limit.Options.Classes", entry, listed))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,6 +1,9 @@
 package clientip
 
-import "strings"
+import (
+	"net/http"
+	"strings"
+)
 
 // A chain reads the entries of a header that each proxy appends to, from right
 // to left. It splits lazily, because a client can send a megabyte of entries.
@@ -91,3 +94,14 @@ func unquote(s string) string {
 }
 
 func trimBlanks(s string) string { return strings.Trim(s, " \t") }
+
+// Forwarded returns the name of a header that proxies write, and clients forge, if a request
+// has one, or "".
+func Forwarded(header http.Header) string {
+	for _, name := range [...]string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Cf-Connecting-Ip", "True-Client-Ip"} {
+		if len(header[name]) > 0 {
+			return name
+		}
+	}
+	return ""
+}

@@ -14,7 +14,7 @@ import (
 var (
 	// Of package adapter:
 	Bind            any // func(*limit.Limiter, limit.RuleSet, *Place) (*limit.Policy, error)
-	Serve           any // func(*limit.Policy, http.ResponseWriter, *http.Request, Framework, limit.Request) error
+	Serve           any // func(*limit.Policy, http.ResponseWriter, *http.Request, Framework, *limit.Request) error
 	Decide          any // func(*limit.Policy, *http.Request, Framework, int64) (limit.Decision, error)
 	AnswerByOptions any // func(*limit.Policy, http.ResponseWriter, *http.Request, int, error) (answered bool)
 
@@ -79,4 +79,14 @@ type Place struct {
 	Pattern string      // "" if it is not known yet
 	RPC     bool        // before every procedure of a server
 	Caller  [Parts]bool // for each part of a caller, whether the adapter has a function
+}
+
+// KnownMethod maps the methods that clients invent to one.
+func KnownMethod(method string) string {
+	switch method {
+	case "", http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:
+		return method
+	}
+	return "OTHER"
 }

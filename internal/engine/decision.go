@@ -12,10 +12,7 @@ import (
 type Decision struct {
 	core.Decision
 	Caller  Caller
-	Watched uint16        // a bit for each rule that decided beside the others
-	Waited  time.Duration // until the rules admitted the request, or before it was refused
-	Latency time.Duration // of the last call of the store, if it was measured
-	Slot    time.Time     // when the slot of a queue comes, if there is a Delay
+	Watched uint16 // a bit for each rule that decided beside the others
 
 	plan  *Plan
 	keys  keys
@@ -87,7 +84,7 @@ func (d *Decision) WaitForSlot(ctx context.Context) (refused bool, err error) {
 	if d.refuseLate(ctx) {
 		return true, nil
 	}
-	timer := time.NewTimer(time.Until(d.Slot))
+	timer := time.NewTimer(time.Until(d.taken.slot))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -104,7 +101,7 @@ func (d *Decision) WaitForSlot(ctx context.Context) (refused bool, err error) {
 // where they are.
 func (d *Decision) refuseLate(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
-	if !ok || !d.Allowed || !deadline.Before(d.Slot) {
+	if !ok || !d.Allowed || !deadline.Before(d.taken.slot) {
 		return false
 	}
 	patience := max(0, time.Until(deadline)).Microseconds()
@@ -132,6 +129,6 @@ func (d *Decision) refuseLate(ctx context.Context) bool {
 			o.Need(1 + d.Caller.Reserve(i)) // this request may have taken what the next one needs
 		}
 	}
-	d.lease, d.taken, d.Slot = nil, nil, time.Time{}
+	d.lease, d.taken = nil, nil
 	return true
 }

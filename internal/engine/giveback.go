@@ -34,7 +34,7 @@ func (h *Hold) Keep() {
 // claim returns the run of h, once, if what it took was given back, or if it was not.
 func (h *Hold) claim(given bool) *Run {
 	r := h.run.Swap(nil)
-	if r == nil || (r.given != nil) == given {
+	if r == nil || (len(r.given) > 0) == given {
 		return r
 	}
 	h.run.Store(r)
@@ -45,10 +45,9 @@ func (h *Hold) claim(given bool) *Run {
 type Refund struct {
 	Err error // why the store did not answer all of it; it wraps [ErrUndecided]
 
-	hold  *Hold
-	run   *Run
-	units []unit
-	back  []core.Returned // of the first units
+	hold *Hold
+	run  *Run            // whose returned are given back
+	back []core.Returned // of the first of them
 }
 
 // Unused appends to list what the run of h took for a decision and may give back: everything
@@ -60,38 +59,35 @@ func (h *Hold) Unused(d *Decision, list []Refund) []Refund {
 		return list
 	}
 	t := d.taken
-	if t == nil {
-		t = r.newTaken()
-	} else if !t.begin() { // the handler has settled it
+	if t != nil && !t.begin() { // the handler has settled it
 		r.End()
 		return list
 	}
-	refund := Refund{hold: h, run: r}
-	kept := t.units[:0]
-	for _, u := range t.units {
-		if r.plan.rules[u.rule].Keeps {
-			kept = append(kept, u)
-		} else if u.Cost > 0 {
-			refund.units = append(refund.units, u)
+	for u := range r.took {
+		if !r.plan.rules[u.rule].Keeps && u.Cost > 0 {
+			r.returns, r.of = append(r.returns, u.Return), append(r.of, u.rule)
 		}
 	}
-	t.units = kept
-	t.ended.Store(false) // the answer settles the rest
-	if refund.units == nil {
+	if t != nil {
+		t.units = slices.DeleteFunc(t.units, func(u unit) bool { return !r.plan.rules[u.rule].Keeps })
+		t.ended.Store(false) // the answer settles the rest
+	}
+	if len(r.returns) == 0 {
 		r.End()
 		return list
 	}
-	return append(list, refund)
+	return append(list, Refund{hold: h, run: r})
 }
 
 // GiveBack gives back what Unused has listed, in one call of the store if it can.
 func (e *Engine) GiveBack(ctx context.Context, list []Refund) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	ctx, cancel := e.settling(ctx)
 	defer cancel()
-	var returns []core.Return
-	for i := range list {
-		for _, u := range list[i].units {
-			returns = append(returns, u.Return)
+	returns := list[0].run.returns
+	if len(list) > 1 {
+		returns = slices.Clone(returns)
+		for i := range list[1:] {
+			returns = append(returns, list[1+i].run.returns...)
 		}
 	}
 	var back []core.Returned
@@ -109,9 +105,9 @@ func (e *Engine) GiveBack(ctx context.Context, list []Refund) {
 	}
 	for i := range list {
 		refund := &list[i]
-		n := min(len(refund.units), len(back))
+		n := min(len(refund.run.returns), len(back))
 		refund.back, back = back[:n], back[n:]
-		if n < len(refund.units) {
+		if n < len(refund.run.returns) {
 			refund.Err = err
 		}
 	}
@@ -124,13 +120,13 @@ func (b *Refund) Amend(d *Decision) (given bool) {
 	d.Decision = d.Decision.Clone()
 	for i := range b.back {
 		if b.back[i].Units > 0 {
-			d.Outcomes()[b.units[i].rule] = b.back[i].Outcome
-			c := b.units[i].Charge
+			d.Outcomes()[b.run.of[i]] = b.back[i].Outcome
+			c := b.run.returns[i].Charge
 			c.Cost, c.Reserve, c.Debt = b.back[i].Units, 0, true
 			b.run.given = append(b.run.given, c)
 		}
 	}
-	if b.run.given == nil {
+	if len(b.run.given) == 0 {
 		b.run.End()
 		return false
 	}
@@ -146,7 +142,7 @@ func (h *Hold) TakeAgain(ctx context.Context) (given bool, err error) {
 		return false, nil
 	}
 	defer r.End()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	ctx, cancel := r.plan.engine.settling(ctx)
 	defer cancel()
 	if _, err := core.Take(ctx, r.plan.engine.Store, r.given); err != nil {
 		return true, fmt.Errorf("%w: take again: %w", ErrUndecided, err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -73,6 +74,15 @@ func (r *Run) hold() error {
 	d.lease = l
 	return nil
 }
+
+// A Loss is closed with the first loss of a lease of several decisions.
+type Loss struct {
+	Lost chan struct{}
+	once sync.Once
+}
+
+// Close closes Lost, if it is open.
+func (l *Loss) Close() { l.once.Do(func() { close(l.Lost) }) }
 
 // keepHeld drops what is lost, which cannot come back.
 func (l *lease) keepHeld(held []bool) {
@@ -163,7 +173,7 @@ func (l *lease) release() {
 	r.mu.Unlock()
 
 	if len(charges) > 0 {
-		ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+		ctx, cancel := l.engine.settling(context.Background())
 		defer cancel()
 		_ = l.engine.Store.Release(ctx, charges) // otherwise it ends by itself
 		for i := range charges {

@@ -93,9 +93,6 @@ func (e *Engine) NewPlan(rules []Rule, usual *Terms, distinguishes bool) *Plan {
 	if arranged {
 		p.steps = append(p.steps, (*Run).collect)
 	}
-	if queues {
-		p.steps = append(p.steps, (*Run).schedule)
-	}
 	if leases {
 		p.steps = append(p.steps, (*Run).hold)
 	}

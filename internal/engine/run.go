@@ -14,6 +14,10 @@ type Run struct {
 	Charges []core.Charge // of all rules, in their order: set Key and Cost, and ID for values
 	Caller  Caller
 
+	// What the decision took, once it is made.
+	Waited  time.Duration // until the rules admitted the request, or before it was refused
+	Latency time.Duration // of the last call of the store, if it was measured
+
 	plan    *Plan
 	asks    []core.Ask    // the first decides the request, the others watch
 	some    []core.Charge // of asks[0], if those are not all charges
@@ -21,7 +25,11 @@ type Run struct {
 	watches []uint8       // for each other ask, its rule
 	agreed  Caller        // whose terms Charges have
 	asked   bool          // whether what watches has been asked
-	given   []core.Charge // what was given back, as debts: see Hold
+
+	// What is given back: see Hold.
+	returns []core.Return
+	of      []int         // for each of them, its rule
+	given   []core.Charge // what was given back, as debts
 
 	result  Decision
 	calling context.Context // of the calls of the store
@@ -41,7 +49,7 @@ func (p *Plan) Begin() *Run {
 		r.asks[0].Charges = r.Charges
 		r.agreed.Terms = p.usual
 	}
-	r.Caller = Caller{Terms: p.usual}
+	r.Caller, r.Waited, r.Latency = Caller{Terms: p.usual}, 0, 0
 	return r
 }
 
@@ -54,7 +62,12 @@ func (r *Run) End() {
 	if r.result.plan != nil {
 		r.result = Decision{}
 	}
-	r.given, r.asked, r.calling, r.waiter.ctx = nil, false, nil, nil
+	if len(r.returns) > 0 {
+		clear(r.returns)
+		clear(r.given)
+		r.returns, r.of, r.given = r.returns[:0], r.of[:0], r.given[:0]
+	}
+	r.asked, r.calling, r.waiter.ctx = false, nil, nil
 	if r.waiter.place.Named() { // other goroutines may still have it
 		r.waiter = waiter{}
 	}
@@ -185,18 +198,17 @@ func (r *Run) ask(d *Decision) (err error) {
 	if len(asks) == 0 {
 		return nil
 	}
-	took := time.Duration(0)
+	r.Latency = 0
 	if e.timed() {
 		start := time.Since(epoch)
 		err = e.Store.Take(r.calling, asks)
-		took = time.Since(epoch) - start
+		r.Latency = time.Since(epoch) - start
 	} else {
 		err = e.Store.Take(r.calling, asks)
 	}
 	if err != nil {
 		return err
 	}
-	d.Latency = took
 	d.Decision, d.plan, d.Caller = r.asks[0].Decision, r.plan, r.Caller
 	d.keys.keep(r.Charges)
 	return nil
@@ -225,14 +237,6 @@ func (r *Run) collect() error {
 		if r.Caller.Exempts(i) {
 			outcomes[i] = core.Outcome{Remaining: r.Caller.Terms.Capacities[i]}
 		}
-	}
-	return nil
-}
-
-// schedule notes when the slot of an admitted request comes.
-func (r *Run) schedule() error {
-	if d := &r.result; d.Delay > 0 {
-		d.Slot = time.Now().Add(core.Duration(d.Delay))
 	}
 	return nil
 }

@@ -14,6 +14,15 @@ import (
 // client has disconnected.
 const settleTimeout = time.Second
 
+// settling returns the context of a call that outlives the request: a memory store, which
+// answers at once, needs none.
+func (e *Engine) settling(ctx context.Context) (context.Context, context.CancelFunc) {
+	if e.InMemory {
+		return context.Background(), func() {}
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+}
+
 // taken is what an admitted request took and may give back. Copies of its decision share
 // it.
 type taken struct {
@@ -21,6 +30,7 @@ type taken struct {
 	units    []unit
 	ended    atomic.Bool // settled or given back
 	reserved bool        // whether it is counted as a reservation
+	slot     time.Time   // when the slot of a queue comes, if the decision has a Delay
 }
 
 // A unit is what one rule took, other than leases.
@@ -30,27 +40,35 @@ type unit struct {
 	core.Return
 }
 
-// keep remembers what an admitted request took.
+// keep remembers what an admitted request took, and when its slot comes.
 func (r *Run) keep() error {
-	if r.result.Allowed {
-		r.result.taken = r.newTaken()
+	if d := &r.result; d.Allowed {
+		d.taken = r.newTaken()
+		d.taken.slot = time.Now().Add(core.Duration(d.Delay))
 	}
 	return nil
 }
 
 func (r *Run) newTaken() *taken {
 	t := &taken{engine: r.plan.engine, units: make([]unit, 0, len(r.Charges))}
+	for u := range r.took {
+		t.units = append(t.units, u)
+	}
+	return t
+}
+
+// took ranges over what the run took.
+func (r *Run) took(yield func(unit) bool) {
 	for i, c := range r.asks[0].Charges {
-		if !c.Quota.Leases() {
-			t.units = append(t.units, unit{int(r.rules[i]), false, r.asks[0].Decision.Return(i, c)})
+		if !c.Quota.Leases() && !yield(unit{int(r.rules[i]), false, r.asks[0].Decision.Return(i, c)}) {
+			return
 		}
 	}
 	for i := range r.asks[1:] {
-		if a := &r.asks[1+i]; a.Decision.Allowed {
-			t.units = append(t.units, unit{int(r.watches[i]), true, a.Decision.Return(0, a.Charges[0])})
+		if a := &r.asks[1+i]; a.Decision.Allowed && !yield(unit{int(r.watches[i]), true, a.Decision.Return(0, a.Charges[0])}) {
+			return
 		}
 	}
-	return t
 }
 
 // Keep makes an admitted decision a reservation: it can be settled, and is counted until
@@ -140,7 +158,7 @@ func (t *taken) giveBack() (given [core.MaxCharges]int64) {
 	if t == nil || !t.begin() {
 		return given
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	ctx, cancel := t.engine.settling(context.Background())
 	defer cancel()
 	units := t.units
 	for i := range units {

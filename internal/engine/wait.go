@@ -70,7 +70,7 @@ func (r *Run) Wait(ctx, calling context.Context, patience *Patience, d *Decision
 	}
 	*d = r.result
 	if w.slept {
-		d.Waited = max(1, time.Since(began))
+		r.Waited = max(1, time.Since(began))
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package grammar
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // ExemptPrefix reads an address or a prefix.
@@ -24,4 +25,36 @@ func ExemptPrefix(text string) (p netip.Prefix, problem string) {
 		return p, fmt.Sprintf("bits are set behind the prefix: write %s", p.Masked())
 	}
 	return p, ""
+}
+
+// An Exemption says which callers a rule does not count.
+type Exemption struct {
+	Prefixes     []netip.Prefix
+	Users, Plans []string
+	Classes      uint16 // a bit for each
+}
+
+// ParseExemption reads valid entries, such as "ip 10.0.0.0/8". Class returns the number of a
+// class.
+func ParseExemption(entries []string, class func(string) uint8) (e Exemption) {
+	for _, entry := range entries {
+		switch kind, value := SplitExemption(entry); kind {
+		case "ip":
+			prefix, _ := ExemptPrefix(value)
+			e.Prefixes = append(e.Prefixes, prefix)
+		case "user":
+			e.Users = append(e.Users, value)
+		case "plan":
+			e.Plans = append(e.Plans, value)
+		case "class":
+			e.Classes |= 1 << class(value)
+		}
+	}
+	return e
+}
+
+// Matches reports whether e exempts a caller.
+func (e *Exemption) Matches(address netip.Addr, user, plan string, class uint8) bool {
+	return e.Classes>>class&1 != 0 || slices.Contains(e.Plans, plan) || slices.Contains(e.Users, user) ||
+		slices.ContainsFunc(e.Prefixes, func(p netip.Prefix) bool { return p.Contains(address) })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"reflect"
+	"time"
 )
 
 type recorderKey struct{}
@@ -37,6 +38,21 @@ func Timed(w http.ResponseWriter) bool {
 		}
 	}
 	return false
+}
+
+// Deadline returns the time at which the context of a request that has arrived at a time
+// ends, or nine tenths of the server's WriteTimeout have passed; the zero Time for none. The
+// server counts from the header of the request, a little earlier.
+func Deadline(ctx context.Context, arrived time.Time) time.Time {
+	deadline, _ := ctx.Deadline()
+	server, ok := ctx.Value(http.ServerContextKey).(*http.Server)
+	if !ok || server.WriteTimeout <= 0 {
+		return deadline
+	}
+	if end := arrived.Add(server.WriteTimeout - server.WriteTimeout/10); deadline.IsZero() || end.Before(deadline) {
+		return end
+	}
+	return deadline
 }
 
 // Follow returns the writer to use instead of another one, so that the Recorder sees what

@@ -3,6 +3,7 @@ package response
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -56,6 +57,21 @@ func (w *Recorder) Then(f func(status int)) {
 func (w *Recorder) Answered(status int) {
 	w.begin(status)
 	w.call()
+}
+
+// AnsweredAtEnd is [Recorder.Answered] for a response that nothing has written when its
+// request ends. The context of a server ends with the request, but two others say nothing
+// about that end, and then only what is written counts: one that has ended because the client
+// disconnected, and one with a deadline, which ends with the middleware that made it.
+// Contexts without a server, such as those of tests, do not end.
+func (w *Recorder) AnsweredAtEnd(ctx context.Context, status int) {
+	if ctx.Value(http.ServerContextKey) == nil {
+		w.Answered(status)
+		return
+	}
+	if _, derived := ctx.Deadline(); !derived && ctx.Err() == nil {
+		context.AfterFunc(ctx, func() { w.Answered(status) })
+	}
 }
 
 func (w *Recorder) begin(status int) {

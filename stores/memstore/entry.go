@@ -9,12 +9,6 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// A rule names a rule, or a variant of it. They are few and have many keys, so an entry
-// holds a handle in place of the names.
-type rule struct{ policy, name, variant string }
-
-func ruleOf(c *core.Charge) rule { return rule{c.Policy, c.Rule, c.Variant} }
-
 // An entry is one key of one rule, or an overflow quota. It is the beginning of a
 // [logEntry] or a [stateEntry], which has its state.
 type entry struct {
@@ -113,11 +107,12 @@ func (e *entry) name(hash uint32, c *core.Charge) {
 	e.stored = true
 }
 
-// is reports whether e is the entry of a charge. It may be that of another algorithm,
+// is reports whether e is the entry of a target. It may be that of another algorithm,
 // see [Store.turn], unless it is an overflow quota.
-func (e *entry) is(hash uint32, c *core.Charge) bool {
-	return e.hash == hash && e.key == c.Key && (e.algorithm == c.Quota.Algorithm || e.kind != overflow) &&
-		e.rule.Value() == ruleOf(c)
+func (e *entry) is(k *target) bool {
+	c := k.charge
+	return e.hash == k.hash && e.key == c.Key && (e.algorithm == c.Quota.Algorithm || e.kind != overflow) &&
+		(k.name != nil && e.rule == k.name.handle || k.name == nil && e.rule.Value() == ruleOf(c))
 }
 
 // tallied is the algorithm of an entry that several algorithms charge, or did of late.

@@ -90,6 +90,7 @@ const DefaultMaxKeys = 1 << 17
 //     rate or burst of a bucket or queue.
 type Store struct {
 	shards    [shards]shard // first, and so aligned to cache lines
+	names     names
 	seed      maphash.Seed
 	now       func() int64 // microseconds
 	room      int          // entries of keys in a shard
@@ -245,14 +246,12 @@ func (s *Store) insertNew(now int64, keys []target) {
 // A target is what a charge takes from.
 type target struct {
 	charge *core.Charge
+	name   *name  // of the rule, or nil
 	hash   uint32 // see place
 	shard  int
 	entry  *entry        // of the key, or an overflow quota, or nil if there is no room for either
 	quotas core.Overflow // that decide the charge
 }
-
-// An id identifies a key, with the variant, which few rules have.
-type id struct{ policy, rule, key string }
 
 // place makes k the target of a charge, but for its entry: the low bits of a hash choose
 // the shard, the others the bucket.
@@ -260,11 +259,18 @@ type id struct{ policy, rule, key string }
 // Rules that all requests share have an empty key, and shards of their own. Those
 // are locked last, and so for the shortest time.
 func (s *Store) place(k *target, c *core.Charge) {
-	hash := maphash.Comparable(s.seed, id{c.Policy, c.Rule, c.Key})
-	if c.Variant != "" {
-		hash += 3 * maphash.String(s.seed, c.Variant)
+	k.charge, k.name = c, s.name(c)
+	var hash uint64
+	if k.name != nil {
+		hash = k.name.hash
+	} else {
+		hash = s.hashRule(c)
 	}
-	k.charge, k.hash, k.shard = c, uint32(hash>>shardBits), int(hash%keyShards)
+	if c.Key != "" {
+		hash = (hash ^ maphash.String(s.seed, c.Key)) * 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio
+		hash ^= hash >> 32
+	}
+	k.hash, k.shard = uint32(hash>>shardBits), int(hash%keyShards)
 	if c.Key == "" {
 		k.shard = keyShards + int(hash%sharedShards)
 	}
@@ -300,7 +306,7 @@ func (s *Store) lock(keys []target, order *[core.MaxCharges]uint8) (now int64) {
 				now = max(now, shard.last)
 			}
 		}
-		k.entry = shard.keys.find(k.hash, k.charge)
+		k.entry = shard.keys.find(k)
 	}
 	for i := range keys {
 		s.shards[keys[i].shard].last = now
@@ -312,7 +318,7 @@ func (s *Store) lock(keys []target, order *[core.MaxCharges]uint8) (now int64) {
 func (s *Store) find(keys []target) {
 	for i := range keys {
 		k := &keys[i]
-		k.entry = s.shards[k.shard].keys.find(k.hash, k.charge)
+		k.entry = s.shards[k.shard].keys.find(k)
 	}
 }
 

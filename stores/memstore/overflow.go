@@ -114,7 +114,7 @@ func pin(keys []target, pinned bool) {
 // findOverflow returns the overflow quota of a charge, or nil.
 func (s *Store) findOverflow(shard *shard, c *core.Charge) *entry {
 	shared := overflowOf(c)
-	return shard.overflow.find(s.hashOverflow(&shared), &shared)
+	return shard.overflow.find(&target{charge: &shared, hash: s.hashOverflow(&shared)})
 }
 
 // overflowOf returns a charge that names the overflow quota of c in its shard.

@@ -1,10 +1,6 @@
 package memstore
 
-import (
-	"math/bits"
-
-	"github.com/routelimit/limit/core"
-)
+import "math/bits"
 
 // A table holds entries in buckets by their hash. It grows and shrinks by one
 // bucket at a time, by splitting one or joining two (linear hashing), so no
@@ -21,13 +17,13 @@ type table struct {
 // entries check them all.
 const sweepSteps = 4
 
-// find returns the entry of a charge, or nil.
-func (t *table) find(hash uint32, c *core.Charge) *entry {
+// find returns the entry of a target, or nil.
+func (t *table) find(k *target) *entry {
 	if t.len == 0 {
 		return nil
 	}
-	for e := *t.bucket(hash); e != nil; e = e.next {
-		if e.is(hash, c) {
+	for e := *t.bucket(k.hash); e != nil; e = e.next {
+		if e.is(k) {
 			return e
 		}
 	}

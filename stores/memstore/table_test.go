@@ -175,7 +175,7 @@ func TestSameHash(t *testing.T) {
 		{Policy: "policy", Rule: "rul", Key: "ekey"},
 	}
 	for i, n := range names {
-		if e := keys.find(7, &n); e != nil {
+		if e := keys.find(&target{charge: &n, hash: 7}); e != nil {
 			t.Errorf("%+v is taken for %q %q", n, e.rule.Value(), e.key)
 		}
 		e := allocate(n.Quota.Algorithm, nil)
@@ -184,12 +184,12 @@ func TestSameHash(t *testing.T) {
 		keys.insert(e, 0)
 	}
 	for i, n := range names {
-		if e := keys.find(7, &n); e == nil || e.expires != int64(i+1) {
+		if e := keys.find(&target{charge: &n, hash: 7}); e == nil || e.expires != int64(i+1) {
 			t.Errorf("%+v: found %+v", n, e)
 		}
 	}
 	window := names[0]
-	if window.Quota.Algorithm = core.FixedWindow; keys.find(7, &window) != keys.find(7, &names[0]) {
+	if window.Quota.Algorithm = core.FixedWindow; keys.find(&target{charge: &window, hash: 7}) != keys.find(&target{charge: &names[0], hash: 7}) {
 		t.Error("a key has an entry for each algorithm")
 	}
 }
@@ -233,7 +233,7 @@ func checkTable(t *testing.T, keys *table, known map[string]*entry, now int64) {
 	t.Helper()
 	found := 0
 	for key, e := range known {
-		got := keys.find(e.hash, &core.Charge{Policy: "policy", Rule: "rule", Key: key})
+		got := keys.find(&target{charge: &core.Charge{Policy: "policy", Rule: "rule", Key: key}, hash: e.hash})
 		switch {
 		case got == e:
 			found++

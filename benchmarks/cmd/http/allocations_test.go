@@ -29,14 +29,16 @@ func TestAllocations(t *testing.T) {
 		{"Take, refused", 0, func() {
 			_, _ = policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}})
 		}},
-		{"net/http", 4, request(netHTTP(twoRules))},
-		{"net/http, two rules with one of another set", 4, request(netHTTP(limit.Rules(twoRules.Rules()...).With(
+		{"net/http", 1, request(netHTTP(twoRules))},
+		{"net/http, two rules with one of another set", 2, request(netHTTP(limit.Rules(twoRules.Rules()...).With(
 			limit.Named("app", limit.Global(time.Millisecond, 20_000)))))},
-		{"net/http, refused", 4, request(netHTTP(refusing))},
-		{"Gin", 4, request(ginWith(ginlimit.New(limit.New(nil, nil)).Limit(twoRules)))},
-		{"Gin, refused", 6, request(ginWith(ginlimit.New(limit.New(nil, nil)).Limit(refusing)))},
-		{"Echo v4", 5, request(echoWith(echolimit.New(limit.New(nil, nil)).Limit(twoRules)))},
-		{"Echo v4, refused", 11, request(echoWith(echolimit.New(limit.New(nil, nil)).Limit(refusing)))},
+		{"net/http, refused", 1, request(netHTTP(refusing))},
+		{"net/http, two sets", 4, request(twoSets(limit.PerIP(time.Millisecond, 20_000)))},
+		{"net/http, two sets, refused by the inner one", 9, request(twoSets(limit.PerIP(time.Hour, 1)))},
+		{"Gin", 1, request(ginWith(ginlimit.New(limit.New(nil, nil)).Limit(twoRules)))},
+		{"Gin, refused", 4, request(ginWith(ginlimit.New(limit.New(nil, nil)).Limit(refusing)))},
+		{"Echo v4", 2, request(echoWith(echolimit.New(limit.New(nil, nil)).Limit(twoRules)))},
+		{"Echo v4, refused", 10, request(echoWith(echolimit.New(limit.New(nil, nil)).Limit(refusing)))},
 	} {
 		for range 100 { // fill the pools
 			c.call()
