@@ -24,6 +24,7 @@ type payment struct {
 	lacks  []cell // what the store lacks instead of cells, if that is more
 	counts int64  // what the memory counts of a key to raise
 	lost   int64  // µs since the store had none of them for certain, or -1
+	reset  bool   // it was reset, maybe after its units were taken
 	again  bool   // it is to be raised once what it owes is paid
 }
 

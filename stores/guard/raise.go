@@ -157,8 +157,7 @@ func (s *Store) countsAfter(c core.Charge, after int64) int64 {
 	return int64(sort.Search(int(c.Quota.Capacity()), func(n int) bool { return s.downTo(c, int64(n)) <= after }))
 }
 
-// findLost asks the store which keys to raise have lost all units. Only where several instances
-// have taken them, that says more than what the store counts.
+// findLost asks the store which keys to raise have lost all units, or were reset.
 func (a *attempt) findLost(list []payment) error {
 	store, ok := a.guard.store.Store.(interface {
 		Lost(context.Context, []core.Charge) ([]int64, error)
@@ -166,18 +165,18 @@ func (a *attempt) findLost(list []payment) error {
 	var charges []core.Charge
 	var of []*payment
 	for i := range list {
-		if p := &list[i]; p.raise && !p.of.unsure && !p.charge.Quota.Queues() { // nor does the memory know a queue of several
+		if p := &list[i]; p.raise && !p.of.unsure {
 			charges, of = append(charges, p.charge), append(of, p)
 		}
 	}
-	if !ok || a.guard.instances == 1 || len(of) == 0 {
+	if !ok || len(of) == 0 {
 		return nil
 	}
 	ages, err := store.Lost(a.ctx, charges)
 	a.ended(err)
 	for i := range ages {
-		if a.now-ages[i] > a.guard.raises.old.time() {
-			of[i].lost = ages[i]
+		if of[i].reset = ages[i] < -1; a.guard.instances > 1 && a.now-ages[i] > a.guard.raises.old.time() {
+			of[i].lost = ages[i] // one instance compares what it counts
 		}
 	}
 	return err
@@ -194,10 +193,10 @@ func (s *Store) lacks(p *payment, found core.Outcome, now int64) (cells []cell) 
 	c, q := p.charge, &p.charge.Quota
 	counts := q.Capacity() - found.Remaining
 	n := p.counts - counts
-	if p.lost >= 0 && !dated(q) { // this process has taken nothing since: it raises the key first
+	if p.lost >= 0 && !dated(q) && !q.Queues() { // this process has taken nothing since: it raises the key first
 		return []cell{{at: now, units: p.counts}}
 	}
-	if p.lost >= 0 { // what is younger than that is in the store, or a debt
+	if p.lost >= 0 && dated(q) { // what is younger than that is in the store, or a debt
 		younger := q.Window - p.lost
 		if q.Cells > 0 {
 			younger += core.CeilDiv(q.Window, q.Cells)
@@ -218,8 +217,8 @@ func (s *Store) lacks(p *payment, found core.Outcome, now int64) (cells []cell) 
 		n, rest = core.MulDiv(max(0, s.downTo(c, 0)-lag-found.ResetAfter), q.Limit, q.Window)
 		n += min(rest, 1)
 	}
-	if p.again = len(p.cells) > 0 && !dated(q); p.again {
-		return nil
+	if p.again = len(p.cells) > 0 && !dated(q); p.again || p.reset && q.Algorithm != core.SlidingLog {
+		return nil // of a reset key it is not known which units are older
 	}
 	for i := range p.cells {
 		n = max(0, n-p.cells[i].units)
