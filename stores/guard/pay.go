@@ -13,7 +13,7 @@ import (
 
 // payCost is how many µs there are between payments of all instances for each debt that one
 // pays: ten times what Redis needs for a debt.
-const payCost = 40
+const payCost = 100
 
 // A payment is what one debtor pays in a call. Others do not pay it meanwhile.
 type payment struct {
