@@ -1,6 +1,7 @@
 package proof
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"slices"
@@ -31,6 +32,9 @@ type recovery struct {
 
 	outage func(f *recoveryFleet) (end func())
 	lasts  time.Duration
+
+	// Calls may take so long, if not a second: a busy machine must not look like an outage.
+	timeout time.Duration
 }
 
 const (
@@ -65,8 +69,8 @@ var recoveries = []recovery{
 		f.proxies[0].Break(nil)
 		return func() {}
 	}},
-	{name: "paused for 150 ms", outage: pauseServer, lasts: 150 * time.Millisecond},
-	{name: "paused for 400 ms", outage: pauseServer, lasts: 400 * time.Millisecond, full: true},
+	{name: "paused for 150 ms", outage: pauseServer, lasts: 150 * time.Millisecond, timeout: 50 * time.Millisecond},
+	{name: "paused for 400 ms", outage: pauseServer, lasts: 400 * time.Millisecond, timeout: 100 * time.Millisecond, full: true},
 	{name: "paused for 2 s", outage: pauseServer, lasts: 2 * time.Second, full: true},
 	{name: "paused for 60 s", outage: pauseServer, lasts: time.Minute, full: true},
 	{name: "one instance cut off for 1 s", lasts: time.Second, outage: func(f *recoveryFleet) func() {
@@ -117,13 +121,14 @@ type recoveryFleet struct {
 	end      time.Time    // of the outage
 }
 
-func newRecoveryFleet(t *testing.T) *recoveryFleet {
+func newRecoveryFleet(t *testing.T, timeout time.Duration) *recoveryFleet {
+	timeout = cmp.Or(timeout, time.Second)
 	f := &recoveryFleet{t: t, server: redistest.Launch(t), admitted: make([]int, len(recoveryQuotas))}
 	for range 3 {
 		proxy := faultproxy.Start(t, f.server.Addr)
 		client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr()}))
 		f.proxies = append(f.proxies, proxy)
-		f.stores = append(f.stores, guard.New(redisstore.New(client, nil), &guard.Options{Instances: 3}))
+		f.stores = append(f.stores, guard.New(redisstore.New(client, &redisstore.Options{Timeout: timeout}), &guard.Options{Instances: 3, Slow: timeout}))
 	}
 	return f
 }
@@ -156,13 +161,10 @@ func (f *recoveryFleet) take(instance, quota int) (d core.Decision) {
 
 // counts returns what the store counts of a quota.
 func (f *recoveryFleet) counts(quota int) int {
-	store := redisstore.New(f.server.Client(), nil)
+	store := redisstore.New(f.server.Client(), &patient)
 	look := recoveryCharge(quota)
 	look.Cost = 0
 	d, err := core.Take(context.Background(), store, storetest.Of("p", look))
-	if err != nil {
-		d, err = core.Take(context.Background(), store, storetest.Of("p", look))
-	}
 	require.NoError(f.t, err)
 	return int(recoveryLimit - d.Outcomes()[0].Remaining)
 }
@@ -180,7 +182,7 @@ func TestRecovery(t *testing.T) {
 }
 
 func (r *recovery) run(t *testing.T) {
-	f := newRecoveryFleet(t)
+	f := newRecoveryFleet(t, r.timeout)
 	for quota := range recoveryQuotas {
 		for i := range 3 * recoverySpent {
 			require.True(t, f.take(i%3, quota).Allowed)
@@ -200,7 +202,7 @@ func (r *recovery) run(t *testing.T) {
 	f.mu.Lock()
 	f.end = time.Now()
 	f.mu.Unlock()
-	for time.Since(f.end) < 3*time.Second { // a few requests
+	for time.Since(f.end) < 3*time.Second || slices.ContainsFunc(f.answered[:], time.Time.IsZero) && time.Since(f.end) < 20*time.Second { // a few requests
 		for quota := range recoveryQuotas {
 			for i := range 3 - r.idle {
 				f.take(i, quota)
@@ -216,11 +218,16 @@ func (r *recovery) run(t *testing.T) {
 			slowest = max(slowest, f.strayed[i].Sub(f.answered[i]))
 		}
 	}
-	assert.LessOrEqual(t, slowest, time.Second, "an instance decides otherwise for longer")
+	if r.timeout == 0 {
+		assert.LessOrEqual(t, slowest, time.Second, "an instance decides otherwise for longer")
+	}
 	var beside, twice []int
 	for quota := range recoveryQuotas {
 		counted, name := f.counts(quota), recoveryCharge(quota).Variant
 		twice = append(twice, counted-f.admitted[quota])
+		if !r.loses {
+			assert.InDelta(t, f.admitted[quota], counted, 5, name)
+		}
 		for i := range 3 * recoveryLimit {
 			f.take(i%3, quota)
 		}
@@ -256,7 +263,7 @@ func (r *recovery) run(t *testing.T) {
 // older debts are cancelled, and its later ones are not.
 func TestResetOfDebtors(t *testing.T) {
 	redis.SetLogger(quiet{})
-	f := newRecoveryFleet(t)
+	f := newRecoveryFleet(t, 0)
 	for quota := range recoveryQuotas {
 		require.True(t, f.take(0, quota).Allowed)
 	}
@@ -295,8 +302,8 @@ func TestResetOfDebtors(t *testing.T) {
 // the server with its data: the instances must not charge again what they remember.
 func TestResetThenRestart(t *testing.T) {
 	redis.SetLogger(quiet{})
-	f := newRecoveryFleet(t)
-	operator := redisstore.New(f.server.Client(), nil)
+	f := newRecoveryFleet(t, 0)
+	operator := redisstore.New(f.server.Client(), &patient)
 	for quota := range recoveryQuotas {
 		for i := range recoveryLimit {
 			require.True(t, f.take(i%3, quota).Allowed)

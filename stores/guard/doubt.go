@@ -8,9 +8,10 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// doubts are the times since which the store may not know what this process admitted, so
-// that the memory must admit too for as long as that counts: for all keys, if the store may
-// have lost its data, and otherwise for leases and bans. Other units are [debts].
+// Doubts are the times since which the memory must admit too for a window: for all keys, if
+// the store may have lost data and does not say so, or if not all debts could be noted; and
+// otherwise for leases and bans that were decided without the store. See also [debts], which
+// last until they are paid, and [raises].
 type doubts struct {
 	single  bool         // no other instance shares the store
 	detects atomic.Bool  // the store reports lost data

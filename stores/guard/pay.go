@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -42,10 +43,15 @@ func (d *debt) due() bool { return len(d.cells) > 0 || d.raise }
 func (d *debt) size() int { return max(1, len(d.cells)) }
 
 // claimOf claims what the first of the keys of charges owe that owe anything, as much as one
-// call can pay.
-func (b *debts) claimOf(charges []core.Charge, now int64) (list []payment) {
+// call can pay. It reports whether one of the keys is being raised.
+func (b *debts) claimOf(charges []core.Charge, now int64) (list []payment, raising bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	for i := range charges {
+		if d := b.keys[debtorOf(&charges[i])]; d != nil && d.raising {
+			return nil, true
+		}
+	}
 	for i := range charges {
 		d := b.keys[debtorOf(&charges[i])]
 		if d == nil || d.paying {
@@ -59,7 +65,7 @@ func (b *debts) claimOf(charges []core.Charge, now int64) (list []payment) {
 			break
 		}
 	}
-	return list
+	return list, false
 }
 
 // claimNext claims for one call what keys of one policy owe, which are on one server unless
@@ -236,17 +242,27 @@ func (a *attempt) look(list []payment) error {
 	return nil
 }
 
+// errRaising means that another request is about to find out what the store has lost of a key.
+// Units that it admits before would look like some that it has kept.
+var errRaising = fmt.Errorf("%w: it may have lost data", core.ErrUnavailable)
+
 // payFirst pays what the keys of a call owe, before the store decides about them.
 func (c *call) payFirst() error {
 	b := &c.guard.debts
 	b.payments.RLock()
 	defer b.payments.RUnlock()
-	for list := b.claimOf(c.charges, c.now); list != nil; list = b.claimOf(c.charges, c.now) {
+	for {
+		list, raising := b.claimOf(c.charges, c.now)
+		if raising {
+			return errRaising
+		}
+		if list == nil {
+			return nil
+		}
 		if err := c.pay(list); err != nil && (c.ctx.Err() != nil || errors.Is(err, core.ErrUnavailable)) {
 			return err
 		}
 	}
-	return nil
 }
 
 // startPayments sets the timer if there are debts and it is not set.
@@ -285,7 +301,8 @@ func (s *Store) payNext() (next int64) {
 			next = max(next, s.breaker.probeIn(a.now))
 		}
 	}()
-	s.raiseNext()
+	for s.raiseNext() {
+	}
 	if !a.enter() {
 		b.sweep(a.now)
 		return next

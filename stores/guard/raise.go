@@ -98,8 +98,8 @@ func (b *debts) raise(c *core.Charge) bool {
 	return d != nil
 }
 
-// raiseNext notes the keys of one rule.
-func (s *Store) raiseNext() {
+// raiseNext notes the keys of one rule, and reports whether there was one.
+func (s *Store) raiseNext() bool {
 	b, r := &s.debts, &s.raises
 	b.mu.Lock()
 	lost := r.lost.time()
@@ -109,7 +109,7 @@ func (s *Store) raiseNext() {
 	}
 	b.mu.Unlock()
 	if of.Quota.Limit == 0 {
-		return
+		return false
 	}
 	keys := s.own.Keys(&of)
 	b.mu.Lock()
@@ -123,7 +123,7 @@ func (s *Store) raiseNext() {
 	}
 	if r.lost.time() != lost { // again
 		r.next = append(r.next, of)
-		return
+		return true
 	}
 	done := make(map[ruleOf]struct{})
 	if known := r.done.Load(); known != nil {
@@ -134,6 +134,7 @@ func (s *Store) raiseNext() {
 	maps.DeleteFunc(b.raised, func(d debtor, _ struct{}) bool {
 		return d.policy == of.Policy && d.rule == of.Rule && d.variant == of.Variant
 	})
+	return true
 }
 
 // downTo returns after how many µs the memory counts at most n units of c.
