@@ -184,7 +184,10 @@ func (a *attempt) pay(list []payment) (err error) {
 	}
 	b.settle(list[n:], unpaid)
 	list = list[:n]
-	if how = unpaid; err == nil && len(asks) > 0 {
+	if how = unpaid; err == nil && len(asks) > 0 && a.guard.overtaken(list) {
+		err = errRaising
+	}
+	if err == nil && len(asks) > 0 {
 		how, err = unsure, a.ask(asks)
 	}
 	switch {
@@ -240,6 +243,17 @@ func (a *attempt) look(list []payment) error {
 		}
 	}
 	return nil
+}
+
+// overtaken reports whether the store was found to have lost data since payments were claimed:
+// then they are to be raised first.
+func (s *Store) overtaken(list []payment) bool {
+	if s.doubts.losses != nil {
+		s.learn(nil, s.now())
+	}
+	s.debts.mu.Lock()
+	defer s.debts.mu.Unlock()
+	return slices.ContainsFunc(list, func(p payment) bool { return p.of.raise && !p.raise })
 }
 
 // errRaising means that another request is about to find out what the store has lost of a key.
