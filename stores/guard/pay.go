@@ -256,6 +256,17 @@ func (s *Store) overtaken(list []payment) bool {
 	return slices.ContainsFunc(list, func(p payment) bool { return p.of.raise && !p.raise })
 }
 
+// first reports whether keys must pay before the store decides about them: those to be raised,
+// and buckets, whose debts follow from no charge in between.
+func (b *debts) first(charges []core.Charge) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.ContainsFunc(charges, func(c core.Charge) bool {
+		d := b.keys[debtorOf(&c)]
+		return d != nil && (d.raise || d.raising || c.Quota.Refills())
+	})
+}
+
 // errRaising means that another request is about to find out what the store has lost of a key.
 // Units that it admits before would look like some that it has kept.
 var errRaising = fmt.Errorf("%w: it may have lost data", core.ErrUnavailable)
@@ -263,6 +274,9 @@ var errRaising = fmt.Errorf("%w: it may have lost data", core.ErrUnavailable)
 // payFirst pays what the keys of a call owe, before the store decides about them.
 func (c *call) payFirst() error {
 	b := &c.guard.debts
+	if (c.probe || c.guard.breaker.trouble.Load()) && !b.first(c.charges) {
+		return nil // a request makes one call to a store in trouble; the timer pays, and until then the memory must admit too
+	}
 	b.payments.RLock()
 	defer b.payments.RUnlock()
 	for {
