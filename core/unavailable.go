@@ -16,7 +16,8 @@ var ErrUnavailable = errors.New("the store is unavailable")
 // ErrForgotten is wrapped by the error of a store that answers but may have lost
 // its data, such as a server that was restarted. One Take returns it, and nothing
 // was taken as far as the store knows. A store that several guards may share has a method
-// Losses() int64 too, which counts these errors for all of them. It wraps [ErrUnavailable].
+// Losses() int64 too, which counts these errors for all of them. One that they share with
+// other processes has a method Lost, as redisstore has. It wraps [ErrUnavailable].
 var ErrForgotten = fmt.Errorf("%w: it may have forgotten what was taken", ErrUnavailable)
 
 // ErrOutOfReach is wrapped by the errors of a store that cannot be reached, and

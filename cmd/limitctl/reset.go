@@ -19,10 +19,9 @@ func newResetCommand() *cobra.Command {
 limit.Ban bars. KEY is as in limitctl inspect. Bans by hand stay: see limitctl ban --lift.
 Requests in flight (limit.Concurrency) cannot be reset.
 
-Running instances remember that a key is refused for up to a second, and admit it then.
-An instance whose call to Redis failed within the last window of a rule also enforces
-what it has counted itself, and may refuse the key until that window has passed.
-Requests that already wait for the key wait as long as they would have.
+Running instances admit the key within a second, and so do requests that wait for it.
+What an instance has admitted before without Redis is not charged afterwards. An instance
+that cannot reach Redis goes on counting until it can.
 
 It shows what it will reset, and asks. Without a terminal, write --yes. The exit code is
 0 if something was reset, 1 if there was nothing to reset or Redis failed, 2 if the
@@ -92,8 +91,6 @@ func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error 
 	if asJSON {
 		return words.WriteJSON(cmd.OutOrStdout(), map[string]any{"reset": done}, true)
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), `Running instances that reach Redis admit the key within a second.
-Requests that already wait are not woken. An instance that could not reach Redis
-within the last window of a rule may refuse the key for the rest of that window.`)
+	fmt.Fprintln(cmd.OutOrStdout(), "Running instances that reach Redis admit the key within a second.")
 	return nil
 }

@@ -69,28 +69,39 @@ type Options struct {
 // Release has left. So are those of a refused request after a Take without an answer, if
 // the store says until when it may take them (see [core.Store]). So each Take needs new ids.
 //
+// # Debts
+//
+// What a process admits without the store is a debt. It is charged as soon as the store
+// answers, as of the time at which it was used: before the next decision on its key, and the
+// rest by a timer that exists only while there are debts, at 10,000 a second over all
+// processes. From then on the store alone decides. A payment without an answer is made again
+// once the store answers: nothing is admitted twice, but units in flight when the store falls
+// silent once more may count twice. Rules with Allow, and refusals, owe nothing. A reset
+// cancels older debts, in a redisstore also those of other processes. A process that dies
+// loses its debts: it has admitted at most its share of each limit, again at each crash.
+//
+// A store that may have lost data ([core.ErrForgotten]) is compared with the memory, key by
+// key, and charged for what it lacks. Nothing that it has is charged again. Until that is
+// done, usually for less than a second, the memory must admit too. Leases, strikes and
+// values of [core.Distinct] cannot be compared: for a window, the memory must admit those too.
+//
+// The memory must admit for a window after each failed call if the errors of the store do not
+// wrap [core.ErrOutOfReach], since such a store may lose data and not say so; and after an
+// outage in which more than 65,536 keys owe.
+//
 // # Guarantees
 //
-// With one instance, an outage never admits more than the rules promise. With M
-// instances, a window of a limit N admits at most N + (M-1)·⌈N/M⌉ under a
+// With one instance, an outage never admits more than the rules promise, whether data is
+// lost or not. With M instances, a window of a limit N admits at most N + (M-1)·⌈N/M⌉ under a
 // sliding log or sliding cells. Other algorithms admit at most twice what the
-// rule promises, plus the rounding of shares; buckets and queues admit one more
-// burst each time the store loses its data.
+// rule promises, plus the rounding of shares; queues admit one more burst each time the store
+// loses its data. If an instance makes no request for a second after the store has lost its
+// data, what it has admitted is missing there: then all algorithms admit at most twice what
+// they promise.
 //
-// For this, both the store and the memory must admit for as long as the store
-// may not know units that were admitted without it: for a window, or until a
-// bucket has had the time to fill. A bucket of a single instance needs both from
-// then on. Units that one of them admits and the other refuses are given back.
-//
-// With several instances, a process that decided on a key without the store
-// admits no more than its share of that key for one window. This holds for every
-// key if the store may have lost its data: either the store returned
-// [core.ErrForgotten], or it does not detect lost data (its errors do not wrap
-// [core.ErrOutOfReach]).
-//
-// A store that loses its data while no call of this process fails, as in a
-// failover between two requests, goes unnoticed unless the store reports it.
-// Until it does, the lost units are admitted again, beyond these bounds.
+// A store that loses its data while no call of this process fails, as by FLUSHALL, goes
+// unnoticed unless the store reports it. Until it does, the lost units are admitted again,
+// beyond these bounds.
 //
 // A bar of a [core.Ban] is known to the store alone: during an outage, each process
 // counts the strikes of the requests that it refuses itself, up to the full Limit.
@@ -123,6 +134,7 @@ type Store struct {
 	breaker   breaker
 	doubts    doubts
 	debts     debts
+	raises    raises
 	outage    outage
 	census    census
 

@@ -1,8 +1,10 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -12,41 +14,58 @@ import (
 
 // payCost is how many µs there are between payments of all instances for each debt that one
 // pays: ten times what Redis needs for a debt.
-const payCost = 40
+const payCost = 100
 
 // A payment is what one debtor pays in a call. Others do not pay it meanwhile.
 type payment struct {
 	of     *debt
 	charge core.Charge // a copy, since other decisions change that of the debt
 	cells  []cell
+	raise  bool   // the key is to be raised
+	lacks  []cell // what the store lacks instead of cells, if that is more
+	counts int64  // what the memory counts of a key to raise
+	lost   int64  // µs since the store had none of them for certain, or -1
+	reset  bool   // it was reset, maybe after its units were taken
+	again  bool   // it is to be raised once what it owes is paid
 }
 
 func (b *debts) claim(d *debt) payment {
 	n := min(len(d.cells), core.MaxCharges)
-	p := payment{d, d.charge, d.cells[:n:n]}
-	d.cells, d.paying = slices.Clone(d.cells[n:]), true
+	p := payment{of: d, charge: d.charge, cells: d.cells[:n:n], raise: d.raise}
+	d.cells, d.paying, d.raise, d.raising = slices.Clone(d.cells[n:]), true, false, d.raise
 	return p
 }
 
+// due reports whether a key owes anything, or is to be raised.
+func (d *debt) due() bool { return len(d.cells) > 0 || d.raise }
+
+// size is how many charges of a call are needed to pay at least a part of what a key owes.
+func (d *debt) size() int { return max(1, len(d.cells)) }
+
 // claimOf claims what the first of the keys of charges owe that owe anything, as much as one
-// call can pay.
-func (b *debts) claimOf(charges []core.Charge, now int64) (list []payment) {
+// call can pay. It reports whether one of the keys is being raised.
+func (b *debts) claimOf(charges []core.Charge, now int64) (list []payment, raising bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	for i := range charges {
+		if d := b.keys[debtorOf(&charges[i])]; d != nil && d.raising {
+			return nil, true
+		}
+	}
 	for i := range charges {
 		d := b.keys[debtorOf(&charges[i])]
 		if d == nil || d.paying {
 			continue
 		}
 		b.expire(d, now)
-		if len(d.cells) == 0 || len(list) > 0 && (d.alone || units(list)+len(d.cells) > core.MaxCharges) {
+		if !d.due() || len(list) > 0 && (d.alone || units(list)+d.size() > core.MaxCharges) {
 			continue
 		}
 		if list = append(list, b.claim(d)); d.alone {
 			break
 		}
 	}
-	return list
+	return list, false
 }
 
 // claimNext claims for one call what keys of one policy owe, which are on one server unless
@@ -59,8 +78,8 @@ func (b *debts) claimNext(now int64) (list []payment) {
 		if !d.ended && !d.paying {
 			b.expire(d, now)
 		}
-		ready := !d.ended && !d.paying && len(d.cells) > 0
-		if ready && len(list) > 0 && (d.alone || d.policy != list[0].of.policy || units(list)+len(d.cells) > core.MaxCharges) {
+		ready := !d.ended && !d.paying && d.due()
+		if ready && len(list) > 0 && (d.alone || d.policy != list[0].of.policy || units(list)+d.size() > core.MaxCharges) {
 			break
 		}
 		b.queue = b.queue[1:]
@@ -96,7 +115,7 @@ func (b *debts) sweep(now int64) {
 // units returns how many charges payments need.
 func units(list []payment) (n int) {
 	for _, p := range list {
-		n += len(p.cells)
+		n += max(1, len(p.cells))
 	}
 	return n
 }
@@ -118,6 +137,10 @@ func (b *debts) settle(list []payment, how settled) {
 	defer b.mu.Unlock()
 	for _, p := range list {
 		d, ends := p.of, how == paid || how == broken && len(list) == 1
+		d.raise, d.raising = d.raise || p.raise && (p.again || !ends), false
+		if p.raise && !d.raise && b.raised != nil {
+			b.raised[d.debtor] = struct{}{}
+		}
 		for _, c := range p.cells {
 			b.units.Add(-c.units)
 			if !ends {
@@ -140,27 +163,39 @@ func (b *debts) settle(list []payment, how settled) {
 func (a *attempt) pay(list []payment) (err error) {
 	how, b := unsure, &a.guard.debts
 	defer func() { b.settle(list, how) }() // also if the store panics
-	asks, wary := make([]core.Ask, 0, core.MaxCharges), a.probe || a.guard.breaker.trouble.Load()
-	for _, p := range list {
-		wary = wary || p.of.unsure
-		for _, c := range p.cells {
-			owed := p.charge
-			owed.Cost, owed.Reserve, owed.Debt, owed.ID = c.owed(&owed.Quota, a.now), 0, true, c.id
-			if owed.Age = 0; !owed.Quota.Refills() {
-				owed.Age = max(0, min(a.now-c.at, core.MaxTime))
-			}
-			asks = append(asks, core.Ask{Charges: []core.Charge{owed}})
+	wary := a.probe || a.guard.breaker.trouble.Load()
+	for i := range list {
+		p := &list[i]
+		wary = wary || p.raise || p.of.unsure
+		if p.raise {
+			p.counts, p.lost = a.guard.counts(p.charge), -1
 		}
 	}
 	if wary {
-		err = a.look(list)
+		err = cmp.Or(a.findLost(list), a.look(list))
 	}
-	if how = unpaid; err == nil {
+	asks, n := make([]core.Ask, 0, core.MaxCharges), 0
+	for i := range list {
+		mine := list[i].asks(a.now)
+		if len(asks)+len(mine) > core.MaxCharges {
+			break
+		}
+		asks, n = append(asks, mine...), i+1
+	}
+	b.settle(list[n:], unpaid)
+	list = list[:n]
+	if how = unpaid; err == nil && len(asks) > 0 && a.guard.overtaken(list) {
+		err = errRaising
+	}
+	if err == nil && len(asks) > 0 {
 		how, err = unsure, a.ask(asks)
 	}
 	switch {
 	case err == nil:
 		how = paid
+		if slices.ContainsFunc(list, func(p payment) bool { return p.raise }) {
+			a.guard.raises.last.advance(a.now)
+		}
 	case errors.Is(err, core.ErrForgotten):
 		how = unpaid
 	case !errors.Is(err, core.ErrUnavailable) && a.ctx.Err() == nil:
@@ -169,7 +204,29 @@ func (a *attempt) pay(list []payment) (err error) {
 	return err
 }
 
-// look asks the store about keys, and takes nothing.
+// asks returns what the store is to be charged for.
+func (p *payment) asks(now int64) (asks []core.Ask) {
+	cells := p.cells
+	if p.lacks != nil {
+		cells = p.lacks
+	}
+	for _, c := range cells {
+		owed := p.charge
+		owed.Cost, owed.Reserve, owed.Debt, owed.ID = c.units, 0, true, c.id
+		if p.lacks == nil {
+			owed.Cost = c.owed(&owed.Quota, now)
+		}
+		owed.Since = max(1, min(now-max(c.at, c.flow.last), core.MaxTime))
+		if owed.Age = 0; !owed.Quota.Refills() {
+			owed.Age = max(0, min(now-c.at, core.MaxTime))
+		}
+		asks = append(asks, core.Ask{Charges: []core.Charge{owed}})
+	}
+	return asks
+}
+
+// look asks the store about keys, and takes nothing. Of keys to raise, it finds what the store
+// lacks.
 func (a *attempt) look(list []payment) error {
 	looks := make([]core.Ask, len(list))
 	for i, p := range list {
@@ -177,20 +234,63 @@ func (a *attempt) look(list []payment) error {
 		c.Cost, c.Reserve, c.Debt, c.Age = 0, 0, false, 0
 		looks[i].Charges = []core.Charge{c}
 	}
-	return a.ask(looks)
+	if err := a.ask(looks); err != nil {
+		return err
+	}
+	for i := range list {
+		if p := &list[i]; p.raise {
+			p.lacks = a.guard.lacks(p, looks[i].Decision.Outcomes()[0], a.now)
+		}
+	}
+	return nil
 }
+
+// overtaken reports whether the store was found to have lost data since payments were claimed:
+// then they are to be raised first.
+func (s *Store) overtaken(list []payment) bool {
+	if s.doubts.losses != nil {
+		s.learn(nil, s.now())
+	}
+	s.debts.mu.Lock()
+	defer s.debts.mu.Unlock()
+	return slices.ContainsFunc(list, func(p payment) bool { return p.of.raise && !p.raise })
+}
+
+// first reports whether keys must pay before the store decides about them: those to be raised,
+// and buckets, whose debts follow from no charge in between.
+func (b *debts) first(charges []core.Charge) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.ContainsFunc(charges, func(c core.Charge) bool {
+		d := b.keys[debtorOf(&c)]
+		return d != nil && (d.raise || d.raising || c.Quota.Refills())
+	})
+}
+
+// errRaising means that another request is about to find out what the store has lost of a key.
+// Units that it admits before would look like some that it has kept.
+var errRaising = fmt.Errorf("%w: it may have lost data", core.ErrUnavailable)
 
 // payFirst pays what the keys of a call owe, before the store decides about them.
 func (c *call) payFirst() error {
 	b := &c.guard.debts
+	if (c.probe || c.guard.breaker.trouble.Load()) && !b.first(c.charges) {
+		return nil // a request makes one call to a store in trouble; the timer pays, and until then the memory must admit too
+	}
 	b.payments.RLock()
 	defer b.payments.RUnlock()
-	for list := b.claimOf(c.charges, c.now); list != nil; list = b.claimOf(c.charges, c.now) {
+	for {
+		list, raising := b.claimOf(c.charges, c.now)
+		if raising {
+			return errRaising
+		}
+		if list == nil {
+			return nil
+		}
 		if err := c.pay(list); err != nil && (c.ctx.Err() != nil || errors.Is(err, core.ErrUnavailable)) {
 			return err
 		}
 	}
-	return nil
 }
 
 // startPayments sets the timer if there are debts and it is not set.
@@ -206,7 +306,7 @@ func (s *Store) startPayments() {
 // armPayments sets the timer if there are debts. The caller has locked them.
 func (s *Store) armPayments(in int64) {
 	b := &s.debts
-	if b.armed = len(b.keys) > 0; b.armed {
+	if b.armed = len(b.keys) > 0 || len(s.raises.next) > 0; b.armed {
 		b.after(time.Duration(in)*time.Microsecond, s.payDue)
 	}
 }
@@ -229,6 +329,8 @@ func (s *Store) payNext() (next int64) {
 			next = max(next, s.breaker.probeIn(a.now))
 		}
 	}()
+	for s.raiseNext() {
+	}
 	if !a.enter() {
 		b.sweep(a.now)
 		return next
