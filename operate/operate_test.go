@@ -221,11 +221,14 @@ func TestStats(t *testing.T) {
 		store.err = core.ErrUnavailable
 		other, err := limiter.Policy(limit.Named("other", limit.Global(time.Minute, 100)))
 		require.NoError(t, err)
+		assert.False(t, operate.ReadStats(limiter).Unavailable)
 		for range 5 {
-			assert.False(t, operate.ReadStats(limiter).Unavailable)
 			_, err := other.Take(t.Context(), limit.Request{})
 			require.NoError(t, err)
+			assert.True(t, operate.ReadStats(limiter).Unavailable)
 		}
-		assert.True(t, operate.ReadStats(limiter).Unavailable)
+		store.err = nil
+		time.Sleep(2 * time.Second)
+		assert.False(t, operate.ReadStats(limiter).Unavailable, "also without a request")
 	})
 }
