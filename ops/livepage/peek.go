@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/operate"
@@ -29,8 +30,11 @@ func (p *page) peek(w http.ResponseWriter, r *http.Request, _ viewer) {
 		return
 	}
 	words := peekWords(&d)
-	if operate.ReadStats(p.limiter).Unavailable {
+	switch s := operate.ReadStats(p.limiter); {
+	case s.Unavailable:
 		words = "The store is unavailable, and this is what this instance alone decides. " + words
+	case time.Since(s.Lost) < d.Window:
+		words += " The store may have lost its data at " + s.Lost.UTC().Format(time.TimeOnly) + " UTC, so this instance also refuses by its own counts: others may admit the key."
 	}
 	used := float32(1)
 	if d.Capacity > 0 {
