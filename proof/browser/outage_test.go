@@ -63,6 +63,8 @@ func TestOutage(t *testing.T) {
 	b.await(soon, fmt.Sprintf(`banner.textContent !== %q`, figure))
 	server.Restart()
 	b.awaitText(long, "#banner", "The store is available again")
+	b.awaitText(long, "#banner", "It may have lost its data at ")
+	require.NotContains(t, b.text("#timeline"), "to now")
 	require.Equal(t, 1, eval[int](b, `said.filter((s) => s.startsWith('The store is unavailable.')).length`), "the figures of the banner are not read aloud")
 	for _, l := range looks {
 		b.look(l)
