@@ -26,6 +26,11 @@ type Charge struct {
 	Debt bool
 	Age  int64 // 0 to [MaxTime]; only with Debt
 
+	// Since, if not 0, is how many µs ago the last of the units were used. A reset of the
+	// key since then cancels the debt, if another process may have made it. It is more than
+	// Age where a bucket is charged for what it lacks now.
+	Since int64
+
 	// ID says what the charge is for, where the algorithm is [Quota.Identified]: for
 	// [Concurrency] the lease that holds its units, needed for a Cost above 0; for
 	// [Distinct] the value that is shown, 0 for none. Others ignore it.

@@ -90,8 +90,8 @@ func (c *Charge) validate() error {
 			ErrCharges, c.Rule, c.Quota.Algorithm)
 	case c.Debt && c.Reserve > 0:
 		return fmt.Errorf("%w: rule %q: a debt is always taken: leave out Reserve", ErrCharges, c.Rule)
-	case uint64(c.Age) > uint64(MaxTime) || c.Age > 0 && !c.Debt:
-		return fmt.Errorf("%w: rule %q: age %d: write 0 to %d for a debt, or else 0", ErrCharges, c.Rule, c.Age, MaxTime)
+	case uint64(c.Age) > uint64(MaxTime) || uint64(c.Since) > uint64(MaxTime) || (c.Age > 0 || c.Since > 0) && !c.Debt:
+		return fmt.Errorf("%w: rule %q: age %d, since %d: write 0 to %d for a debt, or else 0", ErrCharges, c.Rule, c.Age, c.Since, MaxTime)
 	}
 	return nil
 }

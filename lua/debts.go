@@ -22,7 +22,10 @@ func NewDebts(prefix, now string, grace int, charges []core.Charge) *Debts {
 		c := &charges[i]
 		params := parameters(&c.Quota, now)
 		l.Keys = append(l.Keys, Key(prefix, c))
-		l.Args = append(l.Args, int(c.Quota.Algorithm), c.Quota.Limit, c.Quota.Window, params, c.Cost, c.Age, string(appendID(nil, c.ID)))
+		l.Args = append(l.Args, int(c.Quota.Algorithm), c.Quota.Limit, c.Quota.Window, params, c.Cost, c.Age, string(appendID(nil, c.ID)), c.Since)
+	}
+	for i := range charges {
+		l.Keys = append(l.Keys, MarkKey(prefix, &charges[i]))
 	}
 	files.addAlgorithms(len(charges), func(i int) *core.Quota { return &charges[i].Quota })
 	l.Script = files.join("debts.lua")

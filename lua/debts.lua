@@ -2,13 +2,15 @@
 -- its units were used. They see each other. Everything is read and checked before the
 -- first write; if one key is wrong, nothing is written.
 --
--- KEYS      the key of each debt; in a cluster all in one slot
+-- KEYS      the key of each debt, and then that of the mark of each, see reset.lua; in a
+--           cluster all in one slot
 -- ARGV[1]   now in us since the epoch; '' for the time of Redis, as always but in tests
 -- ARGV[2]   the time of Redis after which the call does nothing, or 0
 -- ARGV[3]   ms that each key outlives its last unit
 -- ARGV[4…]  for each debt: algorithm (its number in package core), limit, window in us,
 --           parameters (as in take.lua, without ids); its units; the us for which they
---           have been used; its id, 8 bytes
+--           have been used; its id, 8 bytes; the us since its units were used before a
+--           reset, which cancels it, or 0
 -- ARGV[#]   the number of the call
 -- reply     integers: now in us, then for each debt three: what remains, at least 0; us
 --           until that grows; us until the quota is full. If a key is wrong, the first is
@@ -21,6 +23,9 @@
 -- returns the state, and if it must be written, the new value and the us that it matters;
 -- or nil and what is wrong with the value. One with a small state has owe instead, which
 -- changes the state, or returns false if the debt has no effect any more.
+
+local marks = {}
+for k = #keys/2, 1, -1 do marks[k] = table.remove(keys) end
 
 local now, deadline, grace = tonumber(argv[1]), tonumber(argv[2]), tonumber(argv[3])
 if not now then
@@ -49,7 +54,9 @@ end
 
 local out, seen, lives, wrong = {now}, {}, {}, false
 for k = 1, #keys do
-  local i, key = 7*k - 3, keys[k]
+  local i, key, since, mark = 8*k - 4, keys[k], tonumber(argv[8*k + 3]), nil
+  if since > 0 then mark = redis.pcall('GET', marks[k]) end
+  if type(mark) == 'string' and sub(mark, 1, 1) == 'P' and u56(mark, 2) >= now - since then argv[8*k] = 0 end
   local rule = {as = algorithms[tonumber(argv[i])], limit = tonumber(argv[i + 1]), window = tonumber(argv[i + 2])}
   rule.short = rule.window < 4294967296
   if rule.as.prepare then rule.as.prepare(rule, argv[i + 3]) end
@@ -72,5 +79,5 @@ if wrong then return out end
 for key, value in pairs(seen) do
   call('SET', key, value, 'PX', tostring(ceil(lives[key] / 1000) + grace))
 end
-for k = 1, #keys do close_debt(k, now, grace, tonumber(argv[7*k + 1]), now - argv[7*k + 2]) end -- @tallies
+for k = 1, #keys do close_debt(k, now, grace, tonumber(argv[8*k]), now - argv[8*k + 1]) end -- @tallies
 return out

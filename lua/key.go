@@ -42,9 +42,15 @@ func Key(prefix string, c *core.Charge) string {
 
 // ReturnedKey returns the key of Redis that holds what was given back to a charge on a
 // bucket.
-func ReturnedKey(prefix string, c *core.Charge) string {
+func ReturnedKey(prefix string, c *core.Charge) string { return beside(":returned", prefix, c) }
+
+// MarkKey returns the key of Redis that says when a charge was reset, or found to have lost
+// its data.
+func MarkKey(prefix string, c *core.Charge) string { return beside(":mark", prefix, c) }
+
+func beside(word, prefix string, c *core.Charge) string {
 	before, _, _ := strings.Cut(prefix, "{")
-	return before + ":" + version + ":returned" + Key(prefix, c)[len(before)+len(version)+1:]
+	return before + ":" + version + word + Key(prefix, c)[len(before)+len(version)+1:]
 }
 
 const alphanumeric = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

@@ -17,7 +17,7 @@ import (
 //go:embed *.lua
 var files embed.FS
 
-// A Script is one of the drivers take.lua, debts.lua, return.lua, lease.lua and reset.lua
+// A Script is one of the drivers take.lua, debts.lua, return.lua, lease.lua, lost.lua and reset.lua
 // behind the files that it needs, and no others: most of the cost of a call that
 // decides one request is for functions that a script defines. See also flatten.
 type Script struct {
@@ -252,6 +252,9 @@ var unless = regexp.MustCompile(`(?m)^-- @rare without (.*)\n`)
 func newSelection(purpose int) *selection {
 	return &selection{names: []string{"bytes.lua", "state.lua"}, purpose: purpose}
 }
+
+// LostScript returns the script that finds keys that have lost their data.
+func LostScript() *Script { return newSelection(taking).join("lost.lua") }
 
 // ResetScript returns the script that deletes the keys of a rule.
 func ResetScript() *Script { return newSelection(taking).join("reset.lua") }

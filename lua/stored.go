@@ -7,16 +7,16 @@ import (
 
 // A Name has the parts of a key of Redis: see [Key].
 type Name struct {
-	Version  string // of the stored form: digits
-	Policy   string // as the program gave it, like those below: of this version only
-	Rule     string
-	Variant  string
-	Key      string
-	Part     int  // the number in the tag of a part, see [Part]; 0 if the policy is not in parts
-	Returned bool // whether it holds what was given back, see [ReturnedKey]
+	Version string // of the stored form: digits
+	Policy  string // as the program gave it, like those below: of this version only
+	Rule    string
+	Variant string
+	Key     string
+	Part    int  // the number in the tag of a part, see [Part]; 0 if the policy is not in parts
+	Beside  bool // whether it is beside the state, see [ReturnedKey] and [MarkKey]
 }
 
-// ParseKey reads a key of Redis that [Key] or [ReturnedKey] made with the prefix.
+// ParseKey reads a key of Redis that [Key], [ReturnedKey] or [MarkKey] made with the prefix.
 // It reports false for any other key. If that has the prefix and a version, such
 // as an older one, the Version is set.
 func ParseKey(prefix, key string) (Name, bool) {
@@ -30,11 +30,12 @@ func ParseKey(prefix, key string) (Name, bool) {
 	}
 	name := Name{Version: number}
 	rest, returned := strings.CutPrefix(rest, "returned:")
+	rest, marked := strings.CutPrefix(rest, "mark:")
 	rest, ok = strings.CutPrefix(rest, "{")
 	tag, rest, closed := strings.Cut(rest, "}:")
 	rule, rest, ended := strings.Cut(rest, ":")
 	rule, variant, varied := strings.Cut(rule, "@")
-	if number != version || !ok || !closed || !ended || varied && variant == "" {
+	if number != version || !ok || returned && marked || !closed || !ended || varied && variant == "" {
 		return name, false
 	}
 	tag, digits, parted := strings.Cut(tag, ":")
@@ -54,7 +55,7 @@ func ParseKey(prefix, key string) (Name, bool) {
 			return name, false
 		}
 	}
-	return Name{Version: number, Policy: parts[0], Rule: parts[1], Variant: parts[2], Key: parts[3], Part: part, Returned: returned}, true
+	return Name{Version: number, Policy: parts[0], Rule: parts[1], Variant: parts[2], Key: parts[3], Part: part, Beside: returned || marked}, true
 }
 
 // unescape undoes escape. It reports false for a string that escape never returns.

@@ -18,8 +18,8 @@ func TestParseKey(t *testing.T) {
 		{Version: "1", Policy: "{}:", Rule: ":{", Key: "}:\x00\xff\x1b"},
 		{Version: "1", Policy: "%", Rule: "%41", Key: "%"},
 		{Version: "1", Policy: "", Rule: "r", Key: "k", Part: 1},
-		{Version: "1", Policy: "p:3", Rule: "r:4", Key: "k:5", Part: 4096, Returned: true},
-		{Version: "1", Policy: "p", Rule: "returned", Key: "returned:", Returned: true},
+		{Version: "1", Policy: "p:3", Rule: "r:4", Key: "k:5", Part: 4096, Beside: true},
+		{Version: "1", Policy: "p", Rule: "returned", Key: "returned:", Beside: true},
 	} {
 		got, ok := ParseKey("a:b", nameKey("a:b", name))
 		assert.True(t, ok)
@@ -71,7 +71,7 @@ func FuzzParseKey(f *testing.F) {
 func nameKey(prefix string, n Name) string {
 	c := core.Charge{Policy: n.Policy, Rule: n.Rule, Variant: n.Variant, Key: n.Key}
 	key := Key(prefix, &c)
-	if n.Returned {
+	if n.Beside {
 		key = ReturnedKey(prefix, &c)
 	}
 	if n.Part > 0 {

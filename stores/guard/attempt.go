@@ -42,7 +42,7 @@ func (a *attempt) ended(err error) {
 	began := a.now
 	a.now = a.guard.now()
 	if d := &a.guard.doubts; err != nil || d.losses != nil {
-		d.learn(err, a.now)
+		a.guard.learn(err, a.now)
 	}
 	a.result = max(a.result, a.judge(a.now-began, err))
 }

@@ -21,13 +21,14 @@ type fleet struct {
 	guards  []*Store
 	cut     []*frail // between each instance and the store
 	detects bool     // the store reports lost data
+	lost    func()   // if set, called after the store has lost its data and answers
 	random  *rand.Rand
 }
 
 func newFleet(instances int, random *rand.Rand) *fleet {
 	f := &fleet{random: random}
 	f.now.Store(1_750_000_000 * sec)
-	f.store = &frail{Store: at(&f.now)}
+	f.store = &frail{Store: at(&f.now), now: f.now.Load, lostAt: make(map[string]int64)}
 	for range instances {
 		cut := &frail{Store: f.store}
 		f.cut = append(f.cut, cut)
@@ -40,8 +41,22 @@ func newFleet(instances int, random *rand.Rand) *fleet {
 // lose starts the store again, without its data.
 func (f *fleet) lose() {
 	f.store.Store = memstore.New(&memstore.Options{Now: f.now.Load})
+	clear(f.store.lostAt)
 	for _, cut := range f.cut {
 		cut.gone.Store(f.detects)
+	}
+}
+
+// notice has all instances notice at once that the store has lost its data.
+func (f *fleet) notice(t *testing.T, c core.Charge) {
+	c.Cost, c.Key = 0, "none"
+	for i, cut := range f.cut {
+		cut.fail(nil)
+		f.guards[i].breaker.leave(f.now.Load(), true, answered)
+		for range 2 {
+			storetest.MustTake(t, f.guards[i], c)
+			f.guards[i].payNext()
+		}
 	}
 }
 
@@ -61,7 +76,7 @@ func (f *fleet) cycle(window int64, ask func(instance int)) { f.cycleOf(window, 
 // cycleOf is cycle, of a store that may lose its data or may not.
 func (f *fleet) cycleOf(window int64, loses bool, ask func(instance int)) {
 	step := func() {
-		if g := f.guards[f.random.IntN(len(f.guards))]; f.random.IntN(4) == 0 && g.debts.count.Load() > 0 {
+		if g := f.guards[f.random.IntN(len(f.guards))]; f.random.IntN(4) == 0 && (g.debts.count.Load() > 0 || len(g.raises.next) > 0) {
 			g.payNext()
 		}
 		f.now.Add(f.random.Int64N(1 + window/20))
@@ -97,6 +112,9 @@ func (f *fleet) cycleOf(window int64, loses bool, ask func(instance int)) {
 		}
 		if loses && f.random.IntN(2) == 0 {
 			f.lose()
+			if f.lost != nil {
+				defer f.lost()
+			}
 		}
 	}
 	for i := range f.cut {
@@ -192,7 +210,9 @@ func TestContinuityOfThree(t *testing.T) {
 		bound := q.Limit + 2*((q.Limit+2)/3)
 		for story := range stories {
 			f := newFleet(3, rand.New(rand.NewPCG(31, uint64(story))))
-			f.detects = i >= 3
+			if f.detects = i >= 3; f.detects {
+				f.lost = func() { f.notice(t, core.Charge{Rule: "r", Quota: q}) }
+			}
 			var times []int64
 			for range cycles {
 				f.cycle(q.Window, func(instance int) {

@@ -49,6 +49,7 @@ type debt struct {
 	paying  bool
 	unsure  bool // a payment was not answered
 	alone   bool // a payment failed for another reason
+	raise   bool // the store may count less than the memory: see raises
 	ended   bool // not in keys any more
 }
 
@@ -94,24 +95,31 @@ func (b *debts) begin(charges []core.Charge) (fits bool) {
 		if !owes(c) {
 			continue
 		}
-		who := debtorOf(c)
-		d := b.keys[who]
+		d := b.debt(c)
 		if d == nil {
-			if len(b.keys) >= maxDebtors {
-				fits = false
-				continue
-			}
-			if b.keys == nil {
-				b.keys = make(map[debtor]*debt)
-			}
-			d = &debt{debtor: who}
-			b.keys[who] = d
-			b.queue = append(b.queue, d)
-			b.count.Add(1)
+			fits = false
+			continue
 		}
 		d.charge, d.pending = *c, d.pending+1
 	}
 	return fits
+}
+
+// debt returns what the key of c owes, or nil if there is no room.
+func (b *debts) debt(c *core.Charge) *debt {
+	who := debtorOf(c)
+	d := b.keys[who]
+	if d != nil || len(b.keys) >= maxDebtors {
+		return d
+	}
+	if b.keys == nil {
+		b.keys = make(map[debtor]*debt)
+	}
+	d = &debt{debtor: who, charge: *c}
+	b.keys[who] = d
+	b.queue = append(b.queue, d)
+	b.count.Add(1)
+	return d
 }
 
 // end ends a decision that began, and notes what it owes. It reports whether all of it is noted.
@@ -183,7 +191,7 @@ func (b *debts) show(d *debt, value cell) bool {
 
 // drop forgets a key that owes nothing any more.
 func (b *debts) drop(d *debt) {
-	if len(d.cells) == 0 && d.pending == 0 && !d.paying && !d.ended {
+	if len(d.cells) == 0 && d.pending == 0 && !d.paying && !d.raise && !d.ended {
 		d.ended = true
 		delete(b.keys, d.debtor)
 		b.count.Add(-1)
@@ -226,6 +234,7 @@ func (b *debts) cancel(charges []core.Charge) {
 	defer b.mu.Unlock()
 	for i := range charges {
 		if d := b.keys[debtorOf(&charges[i])]; d != nil {
+			d.raise = false
 			b.expire(d, 1<<62)
 		}
 	}

@@ -38,12 +38,12 @@ func (d *doubts) begin(store core.Store, single bool) {
 // admitted.
 func (s *Store) doubtful(charges []core.Charge, now int64) (doubtful set) {
 	d := &s.doubts
-	if d.all.time() == never && d.leased.time() == never && d.last.time() == never {
+	if d.all.time() == never && d.leased.time() == never && d.last.time() == never && s.raises.lost.time() == never {
 		return 0
 	}
 	doubtful = s.debts.owing(charges)
 	for i := range charges {
-		if d.doubt(&charges[i], now) {
+		if d.doubt(&charges[i], now) || charges[i].OnError != core.Allow && s.unraised(&charges[i], now) {
 			doubtful.add(i)
 		}
 	}
@@ -75,8 +75,11 @@ func (d *doubts) since(c *core.Charge) int64 {
 }
 
 // remaining returns how long the doubt about c lasts, with several instances.
-func (d *doubts) remaining(c *core.Charge, now int64) int64 {
-	return d.since(c) + c.Quota.Span() + slack - now
+func (s *Store) remaining(c *core.Charge, now int64) int64 {
+	if d := &s.doubts; d.doubt(c, now) {
+		return d.since(c) + c.Quota.Span() + slack - now
+	}
+	return settling // about: until it is raised, or has paid
 }
 
 // begin notes that this process is about to decide charges without the store. The caller
@@ -94,6 +97,7 @@ func (c *call) end(admitted bool) {
 	s := c.guard
 	c.now = s.now()
 	c.decided()
+	s.doubtful(c.charges, c.now) // has the keys of the rules raised if the store has just lost data
 	if !c.owed {
 		return
 	}
@@ -136,10 +140,11 @@ func (d *doubts) failed(now int64) {
 }
 
 // learn notes what the end of a call says about the data of the store.
-func (d *doubts) learn(err error, now int64) {
+func (s *Store) learn(err error, now int64) {
+	d := &s.doubts
 	if d.losses != nil {
 		if n := d.losses(); n != d.known.Load() {
-			d.all.advance(now) // first, since another call may see that it is known
+			s.raises.lose(now) // first, since another call may see that it is known
 			d.known.Store(n)
 		}
 	}
@@ -148,8 +153,8 @@ func (d *doubts) learn(err error, now int64) {
 	}
 	lost := errors.Is(err, core.ErrForgotten)
 	d.detects.Store(lost || errors.Is(err, core.ErrOutOfReach))
-	if lost {
-		d.all.advance(now)
+	if lost && d.losses == nil {
+		s.raises.lose(now)
 	}
 }
 

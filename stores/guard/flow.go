@@ -12,13 +12,14 @@ import "github.com/routelimit/limit/core"
 type flow struct {
 	full int64 // when it is full
 	idle int64 // µs for which it was full, until then
+	last int64 // when the last units were taken
 }
 
 // newCell returns the cell of units.
 func newCell(q *core.Quota, n, at int64) cell {
 	c := cell{at: at, units: n}
 	if q.Refills() {
-		c.flow.full = at + fills(q, n)
+		c.flow.full, c.flow.last = at+fills(q, n), at
 	}
 	return c
 }
@@ -38,6 +39,7 @@ func (c cell) with(d cell) cell {
 	gap := d.flow.idle + d.at - c.flow.full // that is idle, or what c lacks beyond the idle time of d
 	c.flow.idle += max(0, gap)
 	c.flow.full = d.flow.full + max(0, -gap)
+	c.flow.last = max(c.flow.last, d.flow.last)
 	return c
 }
 

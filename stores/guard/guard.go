@@ -123,6 +123,7 @@ type Store struct {
 	breaker   breaker
 	doubts    doubts
 	debts     debts
+	raises    raises
 	outage    outage
 	census    census
 

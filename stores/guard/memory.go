@@ -137,7 +137,7 @@ func (c *call) local(d *core.Decision) {
 		}
 		o.RetryAfter = max(o.ResetAfter, c.guard.breaker.probeIn(c.now))
 		if c.doubtful.has(i) { // the share decides until then, whatever the store says
-			o.RetryAfter = max(o.RetryAfter, c.guard.doubts.remaining(of, c.now))
+			o.RetryAfter = max(o.RetryAfter, c.guard.remaining(of, c.now))
 		}
 	}
 }

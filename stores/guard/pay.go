@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -19,14 +20,26 @@ type payment struct {
 	of     *debt
 	charge core.Charge // a copy, since other decisions change that of the debt
 	cells  []cell
+	raise  bool   // the key is to be raised
+	lacks  []cell // what the store lacks instead of cells, if that is more
+	counts int64  // what the memory counts of a key to raise
+	lost   int64  // µs since the store had none of them for certain, or -1
 }
 
+// claim claims what a key owes. Where the age of units is known, it is raised with that, and
+// otherwise after that.
 func (b *debts) claim(d *debt) payment {
 	n := min(len(d.cells), core.MaxCharges)
-	p := payment{d, d.charge, d.cells[:n:n]}
-	d.cells, d.paying = slices.Clone(d.cells[n:]), true
+	p := payment{of: d, charge: d.charge, cells: d.cells[:n:n], raise: d.raise && (n == 0 || dated(&d.charge.Quota))}
+	d.cells, d.paying, d.raise = slices.Clone(d.cells[n:]), true, d.raise && !p.raise
 	return p
 }
+
+// due reports whether a key owes anything, or is to be raised.
+func (d *debt) due() bool { return len(d.cells) > 0 || d.raise }
+
+// size is how many charges of a call are needed to pay at least a part of what a key owes.
+func (d *debt) size() int { return max(1, len(d.cells)) }
 
 // claimOf claims what the first of the keys of charges owe that owe anything, as much as one
 // call can pay.
@@ -39,7 +52,7 @@ func (b *debts) claimOf(charges []core.Charge, now int64) (list []payment) {
 			continue
 		}
 		b.expire(d, now)
-		if len(d.cells) == 0 || len(list) > 0 && (d.alone || units(list)+len(d.cells) > core.MaxCharges) {
+		if !d.due() || len(list) > 0 && (d.alone || units(list)+d.size() > core.MaxCharges) {
 			continue
 		}
 		if list = append(list, b.claim(d)); d.alone {
@@ -59,8 +72,8 @@ func (b *debts) claimNext(now int64) (list []payment) {
 		if !d.ended && !d.paying {
 			b.expire(d, now)
 		}
-		ready := !d.ended && !d.paying && len(d.cells) > 0
-		if ready && len(list) > 0 && (d.alone || d.policy != list[0].of.policy || units(list)+len(d.cells) > core.MaxCharges) {
+		ready := !d.ended && !d.paying && d.due()
+		if ready && len(list) > 0 && (d.alone || d.policy != list[0].of.policy || units(list)+d.size() > core.MaxCharges) {
 			break
 		}
 		b.queue = b.queue[1:]
@@ -96,7 +109,7 @@ func (b *debts) sweep(now int64) {
 // units returns how many charges payments need.
 func units(list []payment) (n int) {
 	for _, p := range list {
-		n += len(p.cells)
+		n += max(1, len(p.cells))
 	}
 	return n
 }
@@ -118,6 +131,7 @@ func (b *debts) settle(list []payment, how settled) {
 	defer b.mu.Unlock()
 	for _, p := range list {
 		d, ends := p.of, how == paid || how == broken && len(list) == 1
+		d.raise = d.raise || p.raise && !ends
 		for _, c := range p.cells {
 			b.units.Add(-c.units)
 			if !ends {
@@ -140,27 +154,36 @@ func (b *debts) settle(list []payment, how settled) {
 func (a *attempt) pay(list []payment) (err error) {
 	how, b := unsure, &a.guard.debts
 	defer func() { b.settle(list, how) }() // also if the store panics
-	asks, wary := make([]core.Ask, 0, core.MaxCharges), a.probe || a.guard.breaker.trouble.Load()
-	for _, p := range list {
-		wary = wary || p.of.unsure
-		for _, c := range p.cells {
-			owed := p.charge
-			owed.Cost, owed.Reserve, owed.Debt, owed.ID = c.owed(&owed.Quota, a.now), 0, true, c.id
-			if owed.Age = 0; !owed.Quota.Refills() {
-				owed.Age = max(0, min(a.now-c.at, core.MaxTime))
-			}
-			asks = append(asks, core.Ask{Charges: []core.Charge{owed}})
+	wary := a.probe || a.guard.breaker.trouble.Load()
+	for i := range list {
+		p := &list[i]
+		wary = wary || p.raise || p.of.unsure
+		if p.raise {
+			p.counts, p.lost = a.guard.counts(p.charge), -1
 		}
 	}
 	if wary {
-		err = a.look(list)
+		err = cmp.Or(a.findLost(list), a.look(list))
 	}
-	if how = unpaid; err == nil {
+	asks, n := make([]core.Ask, 0, core.MaxCharges), 0
+	for i := range list {
+		mine := list[i].asks(a.now)
+		if len(asks)+len(mine) > core.MaxCharges {
+			break
+		}
+		asks, n = append(asks, mine...), i+1
+	}
+	b.settle(list[n:], unpaid)
+	list = list[:n]
+	if how = unpaid; err == nil && len(asks) > 0 {
 		how, err = unsure, a.ask(asks)
 	}
 	switch {
 	case err == nil:
 		how = paid
+		if slices.ContainsFunc(list, func(p payment) bool { return p.raise }) {
+			a.guard.raises.last.advance(a.now)
+		}
 	case errors.Is(err, core.ErrForgotten):
 		how = unpaid
 	case !errors.Is(err, core.ErrUnavailable) && a.ctx.Err() == nil:
@@ -169,7 +192,29 @@ func (a *attempt) pay(list []payment) (err error) {
 	return err
 }
 
-// look asks the store about keys, and takes nothing.
+// asks returns what the store is to be charged for.
+func (p *payment) asks(now int64) (asks []core.Ask) {
+	cells := p.cells
+	if p.lacks != nil {
+		cells = p.lacks
+	}
+	for _, c := range cells {
+		owed := p.charge
+		owed.Cost, owed.Reserve, owed.Debt, owed.ID = c.units, 0, true, c.id
+		if p.lacks == nil {
+			owed.Cost = c.owed(&owed.Quota, now)
+		}
+		owed.Since = max(1, min(now-max(c.at, c.flow.last), core.MaxTime))
+		if owed.Age = 0; !owed.Quota.Refills() {
+			owed.Age = max(0, min(now-c.at, core.MaxTime))
+		}
+		asks = append(asks, core.Ask{Charges: []core.Charge{owed}})
+	}
+	return asks
+}
+
+// look asks the store about keys, and takes nothing. Of keys to raise, it finds what the store
+// lacks.
 func (a *attempt) look(list []payment) error {
 	looks := make([]core.Ask, len(list))
 	for i, p := range list {
@@ -177,7 +222,15 @@ func (a *attempt) look(list []payment) error {
 		c.Cost, c.Reserve, c.Debt, c.Age = 0, 0, false, 0
 		looks[i].Charges = []core.Charge{c}
 	}
-	return a.ask(looks)
+	if err := a.ask(looks); err != nil {
+		return err
+	}
+	for i := range list {
+		if p := &list[i]; p.raise {
+			p.lacks = a.guard.lacks(p, looks[i].Decision.Outcomes()[0], a.now)
+		}
+	}
+	return nil
 }
 
 // payFirst pays what the keys of a call owe, before the store decides about them.
@@ -206,7 +259,7 @@ func (s *Store) startPayments() {
 // armPayments sets the timer if there are debts. The caller has locked them.
 func (s *Store) armPayments(in int64) {
 	b := &s.debts
-	if b.armed = len(b.keys) > 0; b.armed {
+	if b.armed = len(b.keys) > 0 || len(s.raises.next) > 0; b.armed {
 		b.after(time.Duration(in)*time.Microsecond, s.payDue)
 	}
 }
@@ -229,6 +282,7 @@ func (s *Store) payNext() (next int64) {
 			next = max(next, s.breaker.probeIn(a.now))
 		}
 	}()
+	s.raiseNext()
 	if !a.enter() {
 		b.sweep(a.now)
 		return next

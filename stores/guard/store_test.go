@@ -28,6 +28,35 @@ type frail struct {
 	first func()
 
 	resets atomic.Int64
+
+	lostAt map[string]int64 // when a key was found without units
+	now    func() int64
+}
+
+// Lost does what [redisstore.Store.Lost] does.
+func (f *frail) Lost(ctx context.Context, charges []core.Charge) (ages []int64, err error) {
+	if err := f.err.Load(); err != nil {
+		return nil, *err
+	}
+	if shared, ok := f.Store.(*frail); ok {
+		return shared.Lost(ctx, charges)
+	}
+	for _, c := range charges {
+		c.Cost = 0
+		asks := []core.Ask{{Charges: []core.Charge{c}}}
+		if err := f.Store.Take(ctx, asks); err != nil {
+			return nil, err
+		}
+		if _, ok := f.lostAt[c.Key]; !ok && asks[0].Decision.Outcomes()[0].ResetAfter == 0 {
+			f.lostAt[c.Key] = f.now()
+		}
+		if at, ok := f.lostAt[c.Key]; ok {
+			ages = append(ages, f.now()-at)
+		} else {
+			ages = append(ages, -1)
+		}
+	}
+	return ages, nil
 }
 
 var (
@@ -93,7 +122,7 @@ func at(now *atomic.Int64) *memstore.Store { return memstore.New(&memstore.Optio
 func guarded(instances int, start int64) (*Store, *frail, *atomic.Int64) {
 	now := new(atomic.Int64)
 	now.Store(start)
-	f := &frail{Store: at(now)}
+	f := &frail{Store: at(now), now: now.Load, lostAt: make(map[string]int64)}
 	s := newStore(f, &Options{Instances: instances, Log: nowhere}, at(now), now.Load)
 	s.debts.after = untimed
 	return s, f, now

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"unique"
 
 	"github.com/routelimit/limit/core"
 )
@@ -116,4 +117,22 @@ func (t *table) remove(hash uint32, c *core.Charge, now int64) {
 		*at = e.next
 		t.len--
 	}
+}
+
+// Keys returns the keys of the rule of c that are partly used, in no order.
+func (s *Store) Keys(c *core.Charge) (keys []string) {
+	of, now := unique.Make(ruleOf(c)), s.now()
+	for i := range s.shards {
+		shard := &s.shards[i]
+		shard.mu.Lock()
+		for _, e := range shard.keys.buckets {
+			for ; e != nil; e = e.next {
+				if e.rule == of && e.expires > now {
+					keys = append(keys, e.key)
+				}
+			}
+		}
+		shard.mu.Unlock()
+	}
+	return keys
 }

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/lua"
@@ -48,7 +49,11 @@ func (p *part) Return(ctx context.Context, returns []core.Return) ([]core.Return
 	return p.returner(returns[0].Policy).giveBack(ctx, returns)
 }
 
-// Reset implements [core.Store].
+// resetMemory is for how long a reset cancels debts of processes that have not reached Redis
+// since.
+const resetMemory = 24 * time.Hour
+
+// Reset implements [core.Store]. It leaves a mark of 8 bytes at each key for a day.
 func (s *Store) Reset(ctx context.Context, charges []core.Charge) error {
 	if err := core.ValidateNames(charges); err != nil {
 		return err
@@ -57,9 +62,34 @@ func (s *Store) Reset(ctx context.Context, charges []core.Charge) error {
 		var keys []string
 		s.hasher.replace(g.charges)
 		for i := range g.charges {
-			keys = append(keys, lua.Key(g.prefix, &g.charges[i]), lua.ReturnedKey(g.prefix, &g.charges[i]))
+			c := &g.charges[i]
+			keys = append(keys, lua.Key(g.prefix, c), lua.ReturnedKey(g.prefix, c), lua.MarkKey(g.prefix, c))
 		}
-		_, err := s.run(ctx, &invocation{script: lua.ResetScript(), keys: keys})
+		_, err := s.run(ctx, &invocation{script: lua.ResetScript(), keys: keys, args: []any{s.now(), resetMemory.Milliseconds()}})
 		return err
 	})
+}
+
+// Lost returns how many µs ago each key of charges was found to have lost all its units, or -1.
+// The caller knows of units there: a key that has no state, and was not reset, is found now.
+func (s *Store) Lost(ctx context.Context, charges []core.Charge) ([]int64, error) {
+	groups := s.split(charges)
+	all := make([]int64, len(charges))
+	err := each(groups, func(_ int, g *group) error {
+		c := &invocation{script: lua.LostScript(), args: []any{s.now()}}
+		s.hasher.replace(g.charges)
+		for i := range g.charges {
+			c.keys = append(c.keys, lua.Key(g.prefix, &g.charges[i]), lua.MarkKey(g.prefix, &g.charges[i]))
+			c.args = append(c.args, g.charges[i].Quota.Span()/1000+1)
+		}
+		ages, err := s.run(ctx, c)
+		if err == nil && len(ages) != len(g.at) {
+			err = errWrongReply
+		}
+		for i, age := range ages {
+			all[g.at[i]] = age
+		}
+		return err
+	})
+	return all, err
 }

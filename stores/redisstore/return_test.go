@@ -90,7 +90,8 @@ func TestReturnByTheServersClock(t *testing.T) {
 	for _, c := range charges {
 		require.NoError(t, storetest.Reset(t.Context(), store, "p", c.Rule, c.Key))
 	}
-	assert.Empty(t, client.Keys(t.Context(), "*").Val())
+	assert.Empty(t, client.Keys(t.Context(), "limit:1:{*").Val())
+	assert.Empty(t, client.Keys(t.Context(), "limit:1:returned:*").Val())
 }
 
 // ttls tells that every key expires, and when at the latest.

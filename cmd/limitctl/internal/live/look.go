@@ -36,7 +36,7 @@ func (l *look) of(sha string) (script, bool) {
 		return s, true
 	}
 	text := lua.Plain(sha)
-	if text == "" || sha == lua.ResetScript().SHA || sha == lua.LeaseScript().SHA {
+	if text == "" || sha == lua.ResetScript().SHA || sha == lua.LeaseScript().SHA || sha == lua.LostScript().SHA {
 		return script{}, false // such as those of package control
 	}
 	s := script{text: reads + text}

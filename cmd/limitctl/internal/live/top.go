@@ -95,7 +95,7 @@ func (t *top) page(ctx context.Context, _ redis.Cmdable, names []string) error {
 		}
 		t.answer.Looked++
 		n, ok := lua.ParseKey(t.options.Prefix, name)
-		if !ok || n.Returned || (n.Part > 0) != (t.options.Spread > 0) {
+		if !ok || n.Beside || (n.Part > 0) != (t.options.Spread > 0) {
 			t.foreign(n)
 			continue
 		}
@@ -134,7 +134,7 @@ func (t *top) page(ctx context.Context, _ redis.Cmdable, names []string) error {
 }
 
 func (t *top) foreign(n lua.Name) {
-	if n.Policy != "" && !n.Returned {
+	if n.Policy != "" && !n.Beside {
 		t.answer.InParts++
 		return
 	}

@@ -1,0 +1,27 @@
+-- Says how long ago keys were found to have lost all units. A key that has no state is so now,
+-- unless it was reset: the caller knows of units there.
+--
+-- KEYS      of each: the key of its state and of its mark
+-- ARGV[1]   now in us since the epoch; '' for the time of Redis, as always but in tests
+-- ARGV[…]   of each: ms for which units there matter
+-- reply     us of each, or -1
+--
+-- A mark is Q and the time, 7 bytes; or see reset.lua.
+-- @value Q 8
+
+local now = tonumber(argv[1])
+if not now then
+  local t = call('TIME')
+  now = t[1]*1000000 + t[2]
+end
+local out = {}
+for i = 1, #keys / 2 do
+  local mark = redis.pcall('GET', keys[2*i])
+  if not mark and call('EXISTS', keys[2*i - 1]) == 0 then
+    mark = 'Q' .. be56(now)
+    call('SET', keys[2*i], mark, 'PX', argv[i + 1])
+  end
+  local lost = type(mark) == 'string' and sub(mark, 1, 1) == 'Q'
+  out[i] = lost and math.max(0, now - u56(mark, 2)) or -1
+end
+return out

@@ -1,0 +1,292 @@
+package proof
+
+import (
+	"context"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/guard"
+	"github.com/routelimit/limit/stores/redisstore"
+	"github.com/routelimit/limit/stores/storetest"
+)
+
+// A recovery is an outage of three instances, and what an observer outside finds: how long
+// after an instance's first answer it still decides otherwise than the store alone, what was
+// admitted beside the bound, and what the store counts in the end beside what was admitted.
+type recovery struct {
+	name  string
+	full  bool // only with LIMIT_FAULTS
+	loses bool // the store may lose its data
+	idle  int  // instances, the last ones, that make no call from the outage on until the store answers again
+
+	outage func(f *recoveryFleet) (end func())
+	lasts  time.Duration
+}
+
+const (
+	recoveryLimit = 900
+	recoverySpent = 200 // units of each key that each instance has taken before the outage
+	recoveryShare = recoveryLimit / 3
+)
+
+var recoveryWindow = (24 * time.Hour).Microseconds()
+
+var recoveryQuotas = []core.Quota{
+	{},
+	{Algorithm: core.SlidingCells, Cells: 24},
+	{Algorithm: core.SlidingCounter},
+	{Algorithm: core.FixedWindow, Aligned: true},
+	{Algorithm: core.FixedWindow},
+	{Algorithm: core.TokenBucket, Burst: recoveryLimit},
+	{Algorithm: core.LeakyBucket, Burst: recoveryLimit},
+	{Algorithm: core.Queue, Burst: recoveryLimit - 1},
+}
+
+var recoveries = []recovery{
+	{name: "one failed call", outage: func(f *recoveryFleet) func() {
+		f.proxies[0].Break(faultproxy.On(faultproxy.Fault{Kind: faultproxy.CutRequest}, "evalsha"))
+		f.take(0, 0)
+		f.proxies[0].Break(nil)
+		return func() {}
+	}},
+	{name: "one lost reply", outage: func(f *recoveryFleet) func() {
+		f.proxies[0].Break(faultproxy.On(faultproxy.Fault{Kind: faultproxy.LoseReply}, "evalsha"))
+		f.take(0, 0)
+		f.proxies[0].Break(nil)
+		return func() {}
+	}},
+	{name: "paused for 150 ms", outage: pauseServer, lasts: 150 * time.Millisecond},
+	{name: "paused for 400 ms", outage: pauseServer, lasts: 400 * time.Millisecond, full: true},
+	{name: "paused for 2 s", outage: pauseServer, lasts: 2 * time.Second, full: true},
+	{name: "paused for 60 s", outage: pauseServer, lasts: time.Minute, full: true},
+	{name: "one instance cut off for 1 s", lasts: time.Second, outage: func(f *recoveryFleet) func() {
+		require.NoError(f.t, f.proxies[0].Refuse(true))
+		return func() { require.NoError(f.t, f.proxies[0].Refuse(false)) }
+	}},
+	{name: "restarted with its data", outage: restart(true), lasts: 300 * time.Millisecond},
+	{name: "restarted without its data", outage: restart(false), lasts: 300 * time.Millisecond, loses: true},
+	{name: "restarted without its data, one instance paused meanwhile", idle: 1, outage: restart(false), lasts: 300 * time.Millisecond, loses: true},
+	{name: "emptied by a replication", outage: func(f *recoveryFleet) func() {
+		empty := redistest.Launch(f.t)
+		admin := f.server.Client()
+		require.NoError(f.t, admin.Do(f.t.Context(), "replicaof", "127.0.0.1", empty.Addr[len("127.0.0.1:"):]).Err())
+		return func() {
+			redistest.Await(f.t, 30*time.Second, "the replication", func() bool { return admin.DBSize(context.Background()).Val() == 0 })
+			require.NoError(f.t, admin.Do(context.Background(), "replicaof", "no", "one").Err())
+		}
+	}, lasts: 300 * time.Millisecond, loses: true, full: true},
+}
+
+func pauseServer(f *recoveryFleet) func() {
+	f.server.Pause()
+	return f.server.Resume
+}
+
+// restart kills the server and starts it again, with its data or without.
+func restart(keep bool) func(*recoveryFleet) func() {
+	return func(f *recoveryFleet) func() {
+		if keep {
+			require.NoError(f.t, f.server.Client().Save(f.t.Context()).Err())
+		}
+		f.server.Kill()
+		return func() { f.server.Restart() }
+	}
+}
+
+// A recoveryFleet is three instances, each behind a proxy of its own.
+type recoveryFleet struct {
+	t       *testing.T
+	server  *redistest.Server
+	proxies []*faultproxy.Proxy
+	stores  []core.Store
+
+	mu       sync.Mutex
+	admitted []int // of each quota
+	answered [3]time.Time
+	strayed  [3]time.Time // the last decision after the outage that was not the store's
+	end      time.Time    // of the outage
+}
+
+func newRecoveryFleet(t *testing.T) *recoveryFleet {
+	f := &recoveryFleet{t: t, server: redistest.Launch(t), admitted: make([]int, len(recoveryQuotas))}
+	for range 3 {
+		proxy := faultproxy.Start(t, f.server.Addr)
+		client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr()}))
+		f.proxies = append(f.proxies, proxy)
+		f.stores = append(f.stores, guard.New(redisstore.New(client, nil), &guard.Options{Instances: 3}))
+	}
+	return f
+}
+
+func recoveryCharge(quota int) core.Charge {
+	q := recoveryQuotas[quota]
+	q.Limit, q.Window = recoveryLimit, recoveryWindow
+	return core.Charge{Rule: "r", Variant: q.Algorithm.String() + string(rune('0'+quota)), Key: "k", Quota: q, Cost: 1}
+}
+
+// take takes a unit of a quota.
+func (f *recoveryFleet) take(instance, quota int) (d core.Decision) {
+	d, err := core.Take(context.Background(), f.stores[instance], storetest.Of("p", recoveryCharge(quota)))
+	now := time.Now()
+	require.NoError(f.t, err)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if d.Allowed {
+		f.admitted[quota]++
+	}
+	switch {
+	case f.end.IsZero():
+	case d.Mode == core.ModeExact && f.answered[instance].IsZero():
+		f.answered[instance] = now
+	case d.Mode != core.ModeExact:
+		f.strayed[instance] = now
+	}
+	return d
+}
+
+// counts returns what the store counts of a quota.
+func (f *recoveryFleet) counts(quota int) int {
+	store := redisstore.New(f.server.Client(), nil)
+	look := recoveryCharge(quota)
+	look.Cost = 0
+	d, err := core.Take(context.Background(), store, storetest.Of("p", look))
+	if err != nil {
+		d, err = core.Take(context.Background(), store, storetest.Of("p", look))
+	}
+	require.NoError(f.t, err)
+	return int(recoveryLimit - d.Outcomes()[0].Remaining)
+}
+
+// TestRecovery has three instances meet outages under each algorithm, and checks that what
+// follows is what the store alone decides.
+func TestRecovery(t *testing.T) {
+	redis.SetLogger(quiet{})
+	for _, r := range recoveries {
+		if r.full && os.Getenv("LIMIT_FAULTS") == "" {
+			continue
+		}
+		t.Run(r.name, func(t *testing.T) { r.run(t) })
+	}
+}
+
+func (r *recovery) run(t *testing.T) {
+	f := newRecoveryFleet(t)
+	for quota := range recoveryQuotas {
+		for i := range 3 * recoverySpent {
+			require.True(t, f.take(i%3, quota).Allowed)
+		}
+	}
+	end := r.outage(f)
+	began := time.Now()
+	for round := 0; time.Since(began) < r.lasts; round++ {
+		for quota := range recoveryQuotas {
+			if round < 50 {
+				f.take(round%(3-r.idle), quota)
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	end()
+	f.mu.Lock()
+	f.end = time.Now()
+	f.mu.Unlock()
+	for time.Since(f.end) < 3*time.Second { // a few requests
+		for quota := range recoveryQuotas {
+			for i := range 3 - r.idle {
+				f.take(i, quota)
+			}
+		}
+		r.idle = max(0, r.idle-1) // it returns
+		time.Sleep(300 * time.Millisecond)
+	}
+	slowest := time.Duration(0)
+	for i := range 3 {
+		require.False(t, f.answered[i].IsZero())
+		if f.strayed[i].After(f.answered[i]) {
+			slowest = max(slowest, f.strayed[i].Sub(f.answered[i]))
+		}
+	}
+	assert.LessOrEqual(t, slowest, time.Second, "an instance decides otherwise for longer")
+	var beside, twice []int
+	for quota := range recoveryQuotas {
+		counted, name := f.counts(quota), recoveryCharge(quota).Variant
+		twice = append(twice, counted-f.admitted[quota])
+		for i := range 3 * recoveryLimit {
+			f.take(i%3, quota)
+		}
+		beside = append(beside, f.admitted[quota]-recoveryLimit)
+		bound := recoveryLimit
+		if r.loses {
+			bound += 2 * recoveryShare
+		}
+		if r.loses && recoveryQuotas[quota].Refills() {
+			bound = 2*recoveryLimit + 2
+		}
+		assert.LessOrEqual(t, f.admitted[quota], bound+1, name)
+		if !r.loses {
+			assert.GreaterOrEqual(t, f.admitted[quota], recoveryLimit-10, name)
+		}
+		d := f.take(0, quota)
+		assert.False(t, d.Allowed)
+		assert.Contains(t, []core.Mode{core.ModeExact, core.ModeRemembered}, d.Mode, name)
+	}
+	t.Logf("%s: exact %v after an instance's first answer; beside the limit %v to %v; counted beside what was admitted %v",
+		r.name, slowest.Round(time.Millisecond), slices.Min(beside), slices.Max(beside), twice)
+	for quota := range recoveryQuotas { // a reset, once everything is paid
+		require.NoError(t, f.stores[0].Reset(t.Context(), storetest.Of("p", recoveryCharge(quota))))
+		f.admitted[quota] = 0
+		for i := range 2 * recoveryLimit {
+			f.take(i%3, quota)
+		}
+		assert.InDelta(t, recoveryLimit, f.admitted[quota], 1, recoveryCharge(quota).Variant)
+	}
+}
+
+// TestResetOfDebtors resets keys that an instance owes while it cannot reach the store. Its
+// older debts are cancelled, and its later ones are not.
+func TestResetOfDebtors(t *testing.T) {
+	redis.SetLogger(quiet{})
+	f := newRecoveryFleet(t)
+	for quota := range recoveryQuotas {
+		require.True(t, f.take(0, quota).Allowed)
+	}
+	require.NoError(t, f.proxies[0].Refuse(true))
+	for quota := range recoveryQuotas {
+		for range 50 {
+			require.Equal(t, core.ModeLocal, f.take(0, quota).Mode)
+		}
+	}
+	time.Sleep(300 * time.Millisecond)
+	for quota := range recoveryQuotas {
+		require.NoError(t, f.stores[1].Reset(t.Context(), storetest.Of("p", recoveryCharge(quota))))
+		f.admitted[quota] = 0
+	}
+	time.Sleep(300 * time.Millisecond)
+	later := 5 // but a bucket owes all of one debt, and cannot tell
+	for quota := range recoveryQuotas {
+		for range later {
+			f.take(0, quota)
+		}
+	}
+	require.NoError(t, f.proxies[0].Refuse(false))
+	time.Sleep(time.Second)
+	for quota := range recoveryQuotas {
+		c := recoveryCharge(quota)
+		counted := f.counts(quota)
+		t.Logf("%s: %d units counted after a reset and %d later ones", c.Variant, counted, later)
+		if c.Quota.Refills() {
+			continue
+		}
+		assert.Equal(t, later, counted, c.Variant)
+	}
+}

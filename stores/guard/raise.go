@@ -1,0 +1,221 @@
+package guard
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sort"
+	"sync/atomic"
+
+	"github.com/routelimit/limit/core"
+)
+
+// A store that says that it may have lost data may have lost all, some or none of it. So for
+// each key that the memory counts, the store is asked what it counts. If that is less, the
+// difference is charged, at the age of the newest units: after an outage a store lacks those.
+// What the store has is not charged again. If the store knows that a key has lost all of its
+// units, each instance charges all of its own from before that time: together they then have
+// what was lost, and not only as much as one of them knows. Until a rule is raised, the memory must admit
+// too, and for a moment after, since the other instances raise it too.
+
+// settling is for how many µs both must admit after the last key was raised. It is longer than
+// calls take, so units that leave the window meanwhile need no charge.
+const settling = 250_000
+
+// lag is how many µs the memory of a bucket may be behind, since it counts after the store.
+const lag = 5_000
+
+// Raises are the rules whose keys are to be raised since the store last lost data.
+type raises struct {
+	lost moment                              // when it last said so
+	old  moment                              // until when what is known about keys is of an earlier loss
+	last moment                              // when a key was raised, or the loss
+	done atomic.Pointer[map[ruleOf]struct{}] // rules whose keys were raised, or are among the debts
+	next []core.Charge                       // one of each other rule, as the rules are met; debts.mu
+}
+
+// ruleOf names a rule, or a variant of it.
+type ruleOf struct{ policy, rule, variant string }
+
+// lose notes that the store may have lost data.
+func (r *raises) lose(now int64) {
+	if last := r.last.time(); last != never {
+		r.old.advance(last)
+	}
+	r.lost.advance(now)
+	r.last.advance(now)
+	r.done.Store(nil)
+}
+
+// unraised reports whether the store may lack units of c that it has lost.
+func (s *Store) unraised(c *core.Charge, now int64) bool {
+	r := &s.raises
+	if last := r.lost.time(); last == never || now-last >= c.Quota.Span()+slack && !(s.instances == 1 && c.Quota.Refills()) {
+		return false // a bucket that is never full never forgets
+	}
+	if c.Quota.Leases() || c.Quota.Bars() || c.Quota.Algorithm == core.Distinct {
+		return true // the memory cannot say which leases, strikes and values there are
+	}
+	if done := r.done.Load(); done != nil {
+		if _, ok := (*done)[ruleOf{c.Policy, c.Rule, c.Variant}]; ok {
+			return now-r.last.time() < settling
+		}
+	}
+	s.raiseLater(c)
+	return true
+}
+
+// raiseLater has the keys of the rule of c raised.
+func (s *Store) raiseLater(c *core.Charge) {
+	b := &s.debts
+	b.mu.Lock()
+	if !slices.ContainsFunc(s.raises.next, func(of core.Charge) bool { return of.SameState(c) }) {
+		s.raises.next = append(s.raises.next, core.Charge{Policy: c.Policy, Rule: c.Rule, Variant: c.Variant, Quota: c.Quota})
+	}
+	b.mu.Unlock()
+	s.startPayments()
+}
+
+// raiseNext notes the keys of one rule. What several instances took from a bucket has come
+// back faster than the memory counts, which has the share of one: it says nothing.
+func (s *Store) raiseNext() {
+	b, r := &s.debts, &s.raises
+	b.mu.Lock()
+	lost := r.lost.time()
+	var of core.Charge
+	if len(r.next) > 0 {
+		of, r.next = r.next[0], r.next[1:]
+	}
+	b.mu.Unlock()
+	if of.Quota.Limit == 0 {
+		return
+	}
+	var keys []string
+	if s.instances == 1 || !of.Quota.Refills() {
+		keys = s.own.Keys(&of)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, key := range keys {
+		c := of
+		c.Key = key
+		d := b.debt(&c)
+		if d == nil {
+			s.doubts.all.advance(s.now())
+			break
+		}
+		d.raise = true
+	}
+	if r.lost.time() != lost { // again
+		r.next = append(r.next, of)
+		return
+	}
+	done := make(map[ruleOf]struct{})
+	if known := r.done.Load(); known != nil {
+		maps.Copy(done, *known)
+	}
+	done[ruleOf{of.Policy, of.Rule, of.Variant}] = struct{}{}
+	r.done.Store(&done)
+}
+
+// downTo returns after how many µs the memory counts at most n units of c.
+func (s *Store) downTo(c core.Charge, n int64) int64 {
+	if c.Cost = c.Quota.Capacity() - n; c.Cost == 0 {
+		return 0
+	}
+	refuses := core.Charge{Policy: c.Policy, Variant: overflowVariant, Quota: core.Quota{Limit: 1, Window: c.Quota.Window}, Cost: 2}
+	d, err := core.Take(context.Background(), s.own, []core.Charge{c, refuses})
+	if err != nil {
+		return 0
+	}
+	return d.Outcomes()[0].RetryAfter
+}
+
+// counts returns how many units of c the memory counts that it still will for some time.
+func (s *Store) counts(c core.Charge) int64 { return s.countsAfter(c, settling) }
+
+// countsAfter returns how many units of c the memory will count after some time.
+func (s *Store) countsAfter(c core.Charge, after int64) int64 {
+	return int64(sort.Search(int(c.Quota.Capacity()), func(n int) bool { return s.downTo(c, int64(n)) <= after }))
+}
+
+// findLost asks the store which keys to raise have lost all units. Only where several instances
+// have taken them, and their age is known, that says more than what the store counts.
+func (a *attempt) findLost(list []payment) error {
+	store, ok := a.guard.store.Store.(interface {
+		Lost(context.Context, []core.Charge) ([]int64, error)
+	})
+	var charges []core.Charge
+	var of []*payment
+	for i := range list {
+		if p := &list[i]; p.raise && p.counts > 0 && dated(&p.charge.Quota) && !p.of.unsure {
+			charges, of = append(charges, p.charge), append(of, p)
+		}
+	}
+	if !ok || a.guard.instances == 1 || len(of) == 0 {
+		return nil
+	}
+	ages, err := store.Lost(a.ctx, charges)
+	a.ended(err)
+	for i := range ages {
+		if a.now-ages[i] > a.guard.raises.old.time() {
+			of[i].lost = ages[i]
+		}
+	}
+	return err
+}
+
+// dated reports whether the memory knows the age of the units of a quota.
+func dated(q *core.Quota) bool {
+	return q.Algorithm == core.SlidingLog || q.Algorithm == core.SlidingCells
+}
+
+// lacks returns what is to be charged, debts included, if a look found that in the store: nil
+// if that is the debts alone.
+func (s *Store) lacks(p *payment, found core.Outcome, now int64) (cells []cell) {
+	c, q := p.charge, &p.charge.Quota
+	counts := q.Capacity() - found.Remaining
+	n := p.counts - counts
+	if p.lost >= 0 { // what is younger than that is in the store, or a debt
+		younger := q.Window - p.lost
+		if q.Cells > 0 {
+			younger += core.CeilDiv(q.Window, q.Cells)
+		}
+		cells = s.oldest(c, p.counts, s.countsAfter(c, max(settling, younger)), now)
+		for _, owed := range p.cells {
+			if owed.at > now-p.lost {
+				cells = append(cells, owed)
+			}
+		}
+		return cells
+	}
+	if q.Refills() {
+		var rest int64
+		n, rest = core.MulDiv(max(0, s.downTo(c, 0)-lag-found.ResetAfter), q.Limit, q.Window)
+		n += min(rest, 1)
+	}
+	for i := range p.cells {
+		n = max(0, n-p.cells[i].owed(q, now))
+	}
+	switch {
+	case n <= 0:
+		return nil
+	case dated(q) || q.Algorithm == core.FixedWindow && !q.Aligned && q.Calendar.Unit == 0:
+		return s.oldest(c, p.counts-counts, 0, now)
+	case q.Algorithm == core.SlidingCounter && counts > 0:
+		n++ // parts of a unit
+	}
+	return []cell{{at: now, units: n}}
+}
+
+// oldest returns the units that the memory counts of c until it counts n, without those until
+// it counts less than left.
+func (s *Store) oldest(c core.Charge, n, left, now int64) (cells []cell) {
+	for i := range int64(maxCells) {
+		from, to := left+(n-left)*(maxCells-i)/maxCells, left+(n-left)*(maxCells-i-1)/maxCells
+		if from > to {
+			cells = append(cells, cell{at: min(now, now+s.downTo(c, to)-c.Quota.Window), units: from - to})
+		}
+	}
+	return cells
+}

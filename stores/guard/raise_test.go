@@ -1,0 +1,181 @@
+package guard
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
+	"github.com/routelimit/limit/stores/memstore"
+	"github.com/routelimit/limit/stores/storetest"
+)
+
+// settle makes the payments that are due, and lets what follows a raise pass.
+func (f *fleet) settle() {
+	for range 10 {
+		for _, g := range f.guards {
+			g.payNext()
+		}
+		f.now.Add(settling / 5)
+	}
+}
+
+// algorithms are quotas of each algorithm whose units are spent.
+var algorithms = []core.Quota{
+	{Limit: 90, Window: day},
+	{Algorithm: core.SlidingCells, Limit: 90, Window: day, Cells: 24},
+	{Algorithm: core.SlidingCounter, Limit: 90, Window: day},
+	{Algorithm: core.FixedWindow, Limit: 90, Window: day, Aligned: true},
+	{Algorithm: core.FixedWindow, Limit: 90, Window: day},
+	{Algorithm: core.TokenBucket, Limit: 90, Window: day, Burst: 90},
+	{Algorithm: core.LeakyBucket, Limit: 90, Window: day, Burst: 90},
+	{Algorithm: core.Queue, Limit: 90, Window: day, Burst: 89},
+}
+
+// TestRestartWithData restarts a store that keeps its data: a second later, the store alone
+// decides, and has been charged for nothing again.
+func TestRestartWithData(t *testing.T) {
+	for _, instances := range []int{1, 3} {
+		for _, q := range algorithms {
+			f := newFleet(instances, nil)
+			f.detects = true
+			c := core.Charge{Rule: "r", Key: "k", Quota: q, Cost: 1}
+			take := func(n int) (admitted int) {
+				for i := range n {
+					if storetest.MustTake(t, f.guards[i%instances], c).Allowed {
+						admitted++
+					}
+				}
+				return admitted
+			}
+			require.Equal(t, 60, take(60))
+			for _, cut := range f.cut {
+				cut.gone.Store(true)
+			}
+			admitted := 60 + take(instances)
+			f.settle()
+			look := c
+			look.Cost = 0
+			assert.EqualValues(t, 90-admitted, remaining(t, f.store.Store, look), "%v, %d instances", q.Algorithm, instances)
+			admitted += take(60)
+			assert.Equal(t, 90, admitted, "%v, %d instances", q.Algorithm, instances)
+			assert.Equal(t, core.ModeExact, storetest.MustTake(t, f.guards[0], c).Mode)
+		}
+	}
+}
+
+// TestRestartWithoutData restarts a store without its data, of keys that are asked for and
+// others.
+func TestRestartWithoutData(t *testing.T) {
+	for _, instances := range []int{1, 3} {
+		for _, q := range algorithms {
+			f := newFleet(instances, nil)
+			f.detects = true
+			c := core.Charge{Rule: "r", Quota: q, Cost: 1}
+			admitted := make(map[string]int)
+			take := func(key string, n int) {
+				c.Key = key
+				for range n {
+					if storetest.MustTake(t, f.guards[0], c).Allowed {
+						admitted[key]++
+					}
+				}
+			}
+			take("a", 60)
+			take("b", 60)
+			f.lose()
+			take("a", 1)
+			f.settle()
+			for _, key := range []string{"a", "b"} {
+				take(key, 100)
+				most := 90
+				if instances > 1 && q.Refills() {
+					most = 150 // a burst more
+				}
+				assert.LessOrEqual(t, admitted[key], most, "%v, %d instances, key %s", q.Algorithm, instances, key)
+				assert.GreaterOrEqual(t, admitted[key], 89, "%v, %d instances, key %s", q.Algorithm, instances, key)
+			}
+		}
+	}
+}
+
+// TestPartialLoss loses the last units of a key, as a failover does. They are charged again,
+// at their age, and nothing else is.
+func TestPartialLoss(t *testing.T) {
+	f := newFleet(3, nil)
+	f.detects = true
+	c := core.Charge{Rule: "r", Key: "k", Quota: core.Quota{Limit: 100, Window: day}, Cost: 1}
+	kept := memstore.New(&memstore.Options{Now: f.now.Load})
+	for i := range 80 {
+		if i == 50 {
+			f.now.Add(day / 2)
+		}
+		require.True(t, storetest.MustTake(t, f.guards[0], c).Allowed)
+		if i < 60 {
+			storetest.MustTake(t, kept, c)
+		}
+	}
+	f.lose()
+	f.store.Store = kept
+	for i := range 3 {
+		storetest.MustTake(t, f.guards[i], core.Charge{Rule: "r", Key: "k", Quota: c.Quota})
+	}
+	f.settle()
+	c.Cost = 0
+	assert.EqualValues(t, 20, remaining(t, kept, c))
+	f.now.Add(day / 2)
+	assert.EqualValues(t, 70, remaining(t, kept, c))
+}
+
+// TestLossesFit is [TestDebtsFit] with a store that loses its data, and says so. Parts of a
+// unit may be lost where an algorithm counts them.
+func TestLossesFit(t *testing.T) {
+	stories, cycles := 20, 100
+	if testing.Short() || race.Enabled {
+		stories = 2
+	}
+	for _, q := range []core.Quota{
+		{Limit: 9, Window: sec},
+		{Limit: 40, Window: 10 * sec},
+		{Algorithm: core.SlidingCells, Limit: 9, Window: sec, Cells: 5},
+		{Algorithm: core.SlidingCounter, Limit: 9, Window: 5 * sec},
+		{Algorithm: core.FixedWindow, Limit: 9, Window: 5 * sec, Aligned: true},
+		{Algorithm: core.TokenBucket, Limit: 9, Window: 5 * sec, Burst: 6},
+		{Algorithm: core.LeakyBucket, Limit: 9, Window: sec, Burst: 6},
+	} {
+		worst, wide := 0, q
+		if q.Refills() {
+			wide.Burst++
+		} else if q.Algorithm == core.SlidingCounter {
+			wide.Limit++
+		}
+		for story := range stories {
+			random := rand.New(rand.NewPCG(91, uint64(story)))
+			f := newFleet(1, random)
+			f.detects = true
+			oracle := memstore.New(&memstore.Options{Now: f.now.Load})
+			c := core.Charge{Rule: "r", Quota: q}
+			refused, n := 0, 0
+			for range cycles {
+				f.cycle(q.Window, func(instance int) {
+					c.Quota, c.Cost, c.Key = q, 1+random.Int64N(2), fmt.Sprint(random.IntN(2))
+					d := storetest.MustTake(t, f.guards[instance], c)
+					switch c.Quota = wide; {
+					case d.Allowed:
+						require.True(t, storetest.MustTake(t, oracle, c).Allowed, "%v, story %d, %v", q.Algorithm, story, d.Mode)
+						n++
+					default:
+						refused++
+					}
+				})
+			}
+			require.Positive(t, refused)
+			worst = max(worst, n)
+		}
+		t.Logf("%v of %d: up to %d admitted in a story, none that a store that never fails refuses", q.Algorithm, q.Limit, worst)
+	}
+}
