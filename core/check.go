@@ -35,7 +35,7 @@ func Check(ctx context.Context, store Store) error {
 // A Condition is what package guard says about the store that it guards.
 type Condition struct {
 	// Unavailable says that requests are decided without the store: the breaker is open, or one
-	// was decided so less than a second ago.
+	// was decided so less than half a second ago.
 	Unavailable bool
 
 	// Since and Until are when the first and the last request of the latest outage were decided
@@ -49,9 +49,15 @@ type Condition struct {
 	// answer, so they may count twice.
 	Owed, Paid, Repeated int64
 
-	// Lost is when the store last may have lost its data; zero means never. For a window of each
-	// rule after that, this process also refuses what its own counts refuse.
+	// Lost is when the store was last found to have lost data, and zero if never. The processes
+	// charge it for what they know. For a window after that, this one also refuses what its own
+	// counts of leases, values and bans refuse.
 	Lost time.Time
+
+	// Doubted is when this process last admitted more without the store than it can charge it
+	// for, and zero if never: it owed for too many keys, or the store does not report lost data.
+	// For a window of each rule after that, it also refuses what its own counts refuse.
+	Doubted time.Time
 
 	// Blocked is how many requests were decided without a store that works: see [ErrBlocked].
 	Blocked int64

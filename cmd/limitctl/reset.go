@@ -20,8 +20,9 @@ limit.Ban bars. KEY is as in limitctl inspect. Bans by hand stay: see limitctl b
 Requests in flight (limit.Concurrency) cannot be reset.
 
 Running instances remember that a key is refused for up to a second, and admit it then.
-An instance whose call to Redis failed within the last window of a rule also enforces
-what it has counted itself, and may refuse the key until that window has passed.
+Those that cannot reach Redis now admit it once they do. What they admitted before the
+reset is not charged. An instance that could not charge Redis for all that it admitted
+in an outage may refuse the key for up to a window: its live page and its log say so.
 Requests that already wait for the key wait as long as they would have.
 
 It shows what it will reset, and asks. Without a terminal, write --yes. The exit code is
@@ -92,8 +93,7 @@ func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error 
 	if asJSON {
 		return words.WriteJSON(cmd.OutOrStdout(), map[string]any{"reset": done}, true)
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), `Running instances that reach Redis admit the key within a second.
-Requests that already wait are not woken. An instance that could not reach Redis
-within the last window of a rule may refuse the key for the rest of that window.`)
+	fmt.Fprintln(cmd.OutOrStdout(), `Running instances admit the key within a second, or once they reach Redis.
+Requests that already wait are not woken.`)
 	return nil
 }

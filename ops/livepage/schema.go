@@ -25,10 +25,11 @@ type (
 		Overridden  int              `json:"overrides_total"`
 	}
 	outage struct { // the latest one
-		Since int64 `json:"since"` // its first and its last decision without the store; 0 if there was none
-		Until int64 `json:"until"`
-		Owed  int64 `json:"owed"` // units that the store is not charged for yet
-		Lost  int64 `json:"lost"` // when the store last may have lost its data; 0 means never
+		Since   int64 `json:"since"` // see core.Condition; 0 means never
+		Until   int64 `json:"until"`
+		Owed    int64 `json:"owed"`
+		Lost    int64 `json:"lost"`
+		Doubted int64 `json:"doubted"`
 	}
 	seconds struct {
 		From     int64    `json:"from"`

@@ -159,5 +159,6 @@ func TestPeekInOutage(t *testing.T) {
 	for !operate.ReadStats(limiter).Unavailable {
 		take(t, policy, "bob") // until the breaker opens
 	}
-	assert.Contains(t, look(), "The store is unavailable, and this is what this instance alone decides. 3 of 4 left.")
+	assert.Contains(t, look(), "The store is unavailable. Until it answers, this instance alone decides, and admits 3 more.")
+	assert.NotContains(t, look(), "used")
 }

@@ -192,9 +192,7 @@ func (s *Store) Condition() core.Condition {
 	if o.count > 0 {
 		c.Since, c.Until = time.UnixMicro(o.began), time.UnixMicro(o.last)
 	}
-	if lost := s.doubts.all.time(); lost != never {
-		c.Lost = time.UnixMicro(lost)
-	}
+	c.Lost, c.Doubted = s.raises.lost.wall(), s.doubts.all.wall()
 	return c
 }
 

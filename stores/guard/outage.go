@@ -15,7 +15,7 @@ import (
 // Times of outages, in µs.
 const (
 	logQuiet   = 5_000_000 // without a decision made without the store, after which an outage is over
-	justNow    = 1_000_000 // after such a decision, for which the store counts as unavailable
+	justNow    = 500_000   // after such a decision, for which the store counts as unavailable
 	watchEvery = 1_000_000
 )
 
@@ -142,6 +142,11 @@ func (s *Store) report(until int64, due bool) (report []any) {
 	add("owed", b.units.Load())
 	add("paid", b.paid.Load()-o.settled[0])
 	add("repeated", b.repeated.Load()-o.settled[1])
+	for i, m := range [...]*moment{&s.raises.lost, &s.doubts.all} {
+		if m.time() >= o.began {
+			report = append(report, [...]string{"lost", "doubted"}[i], m.wall())
+		}
+	}
 	return report
 }
 

@@ -41,7 +41,7 @@ func TestOutage(t *testing.T) {
 	assert.Empty(t, book.Lines(), "the same outage")
 	now.Add(60 * sec)
 	take(core.Local)
-	assert.Equal(t, []string{`level=WARN msg="limit: the store is still unavailable" code=LIMIT-205 since=1970-01-01T00:00:01.000Z for=1m0.00003s local=32 allowed=30 refused=30`}, book.Lines())
+	assert.Equal(t, []string{`level=WARN msg="limit: the store is still unavailable" code=LIMIT-205 since=1970-01-01T00:00:01.000Z for=1m0.00003s local=32 allowed=30 refused=30 doubted=1970-01-01T00:01:01.000Z`}, book.Lines())
 
 	f.fail(nil)
 	now.Add(sec)
@@ -55,7 +55,7 @@ func TestOutage(t *testing.T) {
 	assert.Empty(t, book.Lines())
 	now.Add(1)
 	take(core.Local)
-	assert.Equal(t, []string{`level=INFO msg="limit: the store is available again" code=LIMIT-205 since=1970-01-01T00:00:01.000Z for=1m1.00003s local=33 allowed=30 refused=30`}, book.Lines())
+	assert.Equal(t, []string{`level=INFO msg="limit: the store is available again" code=LIMIT-205 since=1970-01-01T00:00:01.000Z for=1m1.00003s local=33 allowed=30 refused=30 doubted=1970-01-01T00:01:02.000Z`}, book.Lines())
 	take(core.Local)
 	assert.Empty(t, book.Lines(), "once")
 
@@ -65,7 +65,7 @@ func TestOutage(t *testing.T) {
 	f.fail(nil)
 	now.Add(logQuiet)
 	take(core.Local)
-	assert.Equal(t, []string{`level=INFO msg="limit: the store is available again" code=LIMIT-205 since=1970-01-01T00:01:07.000Z for=0s local=1 owed=1`}, book.Lines())
+	assert.Equal(t, []string{`level=INFO msg="limit: the store is available again" code=LIMIT-205 since=1970-01-01T00:01:07.000Z for=0s local=1 owed=1 lost=1970-01-01T00:01:07.000Z`}, book.Lines())
 }
 
 // TestOutageOfManyCallers checks that one line is logged, however many callers find the store
@@ -98,7 +98,7 @@ func TestOutageOfManyCallers(t *testing.T) {
 	storetest.MustTake(t, s, charge("r", 1000, core.Local)) // the probe
 	now.Add(logQuiet)
 	many()
-	assert.Equal(t, []string{`level=INFO msg="limit: the store is available again" code=LIMIT-205 since=1970-01-01T00:00:01.000Z for=1m0s local=128`}, book.Lines())
+	assert.Equal(t, []string{`level=INFO msg="limit: the store is available again" code=LIMIT-205 since=1970-01-01T00:00:01.000Z for=1m0s local=128 doubted=1970-01-01T00:01:01.000Z`}, book.Lines())
 }
 
 // TestOutageIsLoggedByDefault checks that the line goes to the default log of that time.
@@ -154,5 +154,5 @@ func TestIdleOutage(t *testing.T) {
 	f.fail(core.ErrForgotten)
 	storetest.MustTake(t, s, charge("r", 1000, core.Local))
 	c = s.Condition()
-	assert.Equal(t, []any{int64(2), time.UnixMicro(now.Load())}, []any{c.Outages, c.Lost})
+	assert.Equal(t, []any{int64(2), time.UnixMicro(now.Load()).UTC()}, []any{c.Outages, c.Lost})
 }

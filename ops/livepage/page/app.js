@@ -128,18 +128,18 @@ function show(s) {
 function health(s) {
   const counts = Object.entries(s.mode_counts), all = counts.reduce((n, [, c]) => n + c, 0);
   const without = exactly(counts.filter(([mode]) => outage(mode)).reduce((n, [, c]) => n + c, 0));
-  const { since, until, owed, lost } = s.outage, recent = (at, minutes) => s.at - at < 60000 * minutes;
+  const { since, until, owed, lost, doubted } = s.outage, recent = (at, minutes) => s.at - at < 60000 * minutes;
   const units = counted(owed, 'unit');
   if (s.unavailable) {
     const owes = owed ? ` When it answers, this instance charges it for the ${units} that it admitted.` : '';
     return banner('outage', 'The store is unavailable', `Since ${clock(since, s.at)}, each rule decides as its on-error says. Decisions without the store in the last 5 minutes: ${without}.${owes}`);
   }
-  const own = recent(lost, 24 * 60) ? ` It may have lost its data at ${clock(lost, s.at)}: for a window of each rule after that, this instance also refuses by its own counts.` : '';
+  const own = recent(doubted, 24 * 60) ? ` Since ${clock(doubted, s.at)}, and for a window of each rule, this instance also refuses by its own counts.` : '';
   if (owed) {
     return banner('paying', 'The store is available again', `This instance charges it for ${units} of the outage, and may refuse what other instances admit until then.${own}`);
   }
   if (recent(until, 5)) {
-    return banner('recovered', 'The store is available again', `Requests were decided without it from ${clock(since, s.at)} to ${clock(until, s.at)}: ${without} in the last 5 minutes.${own || ' It alone decides now.'}`);
+    return banner('recovered', 'The store is available again', `Requests were decided without it from ${clock(since, s.at)} to ${clock(until, s.at)}: ${without} in the last 5 minutes.${recent(lost, 5) ? ` It has lost data at ${clock(lost, s.at)}, and was charged for what this instance had counted.` : ''}${own || ' It alone decides now.'}`);
   }
   if (own) return banner('recovered', 'The store works', own.trim());
   if (without !== '0') return banner('recovered', 'The store works', `Decisions without it in the last 5 minutes: ${without}. The log says why.`);
