@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -43,4 +44,22 @@ func TestReset(t *testing.T) {
 	assert.ErrorContains(t, mustPolicy(limiter, Named("all", Global(time.Hour, 2))).Reset(t.Context(), nil), "resets neither global rules")
 	assert.Error(t, mustPolicy(limiter, Rules(PerIP(time.Hour, 2))).Reset(t.Context(), alice), "no name")
 	assert.ErrorIs(t, mustPolicy(New(stubborn{memstore.New(nil)}, nil), rules).Reset(t.Context(), alice), ErrUndecided)
+}
+
+// TestResetReachesWaiters resets a key for which a request of another process waits.
+func TestResetReachesWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(nil)
+		rules := Named("job", PerUser(time.Hour, 1))
+		mine, other := mustPolicy(New(store, nil), rules), mustPolicy(New(store, nil), rules)
+		request := Request{Keys: map[string]string{"user": "alice"}}
+		_, err := mine.Take(t.Context(), request)
+		require.NoError(t, err)
+		began := time.Now()
+		time.AfterFunc(10*time.Second, func() { assert.NoError(t, other.Reset(t.Context(), request.Keys)) })
+		d, err := mine.Wait(t.Context(), request)
+		require.NoError(t, err)
+		assert.True(t, d.Allowed)
+		assert.LessOrEqual(t, time.Since(began), 11*time.Second)
+	})
 }

@@ -1,10 +1,10 @@
--- Says how long ago keys were found to have lost all units. A key that has no state is so now,
--- unless it was reset: the caller knows of units there.
+-- Says how long ago keys were found to have lost all units, or that they were reset. A key that
+-- has no state, and was not reset, is found now: the caller knows of units there.
 --
 -- KEYS      of each: the key of its state and of its mark
 -- ARGV[1]   now in us since the epoch; '' for the time of Redis, as always but in tests
 -- ARGV[…]   of each: ms for which units there matter
--- reply     us of each, or -1
+-- reply     us of each; -1 if it was not; -2 if it was reset
 --
 -- A mark is Q and the time, 7 bytes; or see reset.lua.
 -- @value Q 8
@@ -21,7 +21,7 @@ for i = 1, #keys / 2 do
     mark = 'Q' .. be56(now)
     call('SET', keys[2*i], mark, 'PX', argv[i + 1])
   end
-  local lost = type(mark) == 'string' and sub(mark, 1, 1) == 'Q'
-  out[i] = lost and math.max(0, now - u56(mark, 2)) or -1
+  local kind = type(mark) == 'string' and sub(mark, 1, 1)
+  out[i] = kind == 'Q' and math.max(0, now - u56(mark, 2)) or kind == 'P' and -2 or -1
 end
 return out

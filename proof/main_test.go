@@ -15,6 +15,9 @@ func TestMain(m *testing.M) {
 	if url := os.Getenv(holderVar); url != "" {
 		hold(url)
 	}
+	if url := os.Getenv(debtorVar); url != "" {
+		owe(url)
+	}
 	if url := os.Getenv(loserVar); url != "" {
 		lose(url)
 	}

@@ -290,3 +290,34 @@ func TestResetOfDebtors(t *testing.T) {
 		assert.Equal(t, later, counted, c.Variant)
 	}
 }
+
+// TestResetThenRestart resets keys beside the instances that have used them up, and restarts
+// the server with its data: the instances must not charge again what they remember.
+func TestResetThenRestart(t *testing.T) {
+	redis.SetLogger(quiet{})
+	f := newRecoveryFleet(t)
+	operator := redisstore.New(f.server.Client(), nil)
+	for quota := range recoveryQuotas {
+		for i := range recoveryLimit {
+			require.True(t, f.take(i%3, quota).Allowed)
+		}
+	}
+	time.Sleep(50 * time.Millisecond)
+	for quota := range recoveryQuotas {
+		require.NoError(t, operator.Reset(t.Context(), storetest.Of("p", recoveryCharge(quota))))
+	}
+	restart(true)(f)()
+	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		for quota := range recoveryQuotas {
+			for i := range 3 {
+				f.take(i, quota)
+			}
+		}
+	}
+	for quota := range recoveryQuotas {
+		for i := range 2 * recoveryLimit {
+			f.take(i%3, quota)
+		}
+		assert.InDelta(t, 2*recoveryLimit, f.admitted[quota], 2, recoveryCharge(quota).Variant)
+	}
+}

@@ -34,8 +34,13 @@ type waiter struct {
 	ctx      context.Context
 	patience *Patience   // nil for a caller that waits as long as ctx
 	timer    *time.Timer // of a sleep that has an end
+	asked    time.Time   // when it last asked the store
 	slept    bool
 }
+
+// askAgain is after how long a waiter that is the next one asks the store again, whatever the
+// store has said: another process may have reset its key.
+const askAgain = time.Second
 
 // defaultWaiters is how many requests may wait for one key unless its rule says more.
 const defaultWaiters = 100
@@ -62,7 +67,7 @@ func (r *Run) Wait(ctx, calling context.Context, patience *Patience, d *Decision
 	r.calling = calling
 	r.arrange()
 	w := &r.waiter
-	w.ctx, w.patience, w.slept = ctx, patience, false
+	w.ctx, w.patience, w.slept, w.asked = ctx, patience, false, time.Time{}
 	began := time.Now()
 	err := r.wait()
 	if err != nil {
@@ -90,6 +95,7 @@ func (r *Run) wait() error {
 		if err := r.attempt(); err != nil {
 			return err
 		}
+		w.asked = time.Now()
 		d, asked := &r.result, &r.asks[0].Decision
 		if d.Allowed {
 			queues.Leave(&w.place, asked)
@@ -110,6 +116,9 @@ func (r *Run) wait() error {
 // await returns true when r may ask the store, and false once its result is a refusal.
 func (r *Run) await() (mayAsk bool, err error) {
 	w, queues := &r.waiter, &r.plan.engine.Queues
+	if w.asked.IsZero() {
+		w.asked = time.Now() // it asks when others say
+	}
 	for {
 		if err := w.ended(); err != nil {
 			return false, err
@@ -122,11 +131,15 @@ func (r *Run) await() (mayAsk bool, err error) {
 		if full {
 			return false, r.tooLate(due)
 		}
-		if mayAsk && !due.After(time.Now()) {
+		again := w.asked.Add(askAgain)
+		if now := time.Now(); mayAsk && (!due.After(now) || !again.After(now)) {
 			return true, nil
 		}
 		if r.queuedLate(due) {
 			return false, r.tooLate(due)
+		}
+		if due.After(again) {
+			due = again
 		}
 		w.sleep(due, mayAsk)
 	}

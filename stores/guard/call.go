@@ -22,6 +22,9 @@ func (c *call) take(d *core.Decision) error { // a pointer, since a copy costs a
 	if !c.enter() {
 		return errOpen
 	}
+	if c.guard.raises.lost.time() != never {
+		c.guard.doubtful(c.charges, c.now) // what is to be raised is among the debts
+	}
 	if c.guard.debts.count.Load() > 0 {
 		if err := c.payFirst(); err != nil {
 			return err

@@ -33,6 +33,8 @@ type debts struct {
 	queue []*debt // in the order of payment
 	armed bool    // the timer is set, or pays
 
+	raised map[debtor]struct{} // keys that were raised before the others of their rules, since the last loss
+
 	payments sync.RWMutex                       // a reset waits for those in flight
 	after    func(in time.Duration, pay func()) // time.AfterFunc, but in tests
 }
@@ -50,6 +52,7 @@ type debt struct {
 	unsure  bool // a payment was not answered
 	alone   bool // a payment failed for another reason
 	raise   bool // the store may count less than the memory: see raises
+	raising bool // that is being paid
 	ended   bool // not in keys any more
 }
 

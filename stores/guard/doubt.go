@@ -145,7 +145,7 @@ func (s *Store) learn(err error, now int64) {
 	d := &s.doubts
 	if d.losses != nil {
 		if n := d.losses(); n != d.known.Load() {
-			s.raises.lose(now) // first, since another call may see that it is known
+			s.lose(now) // first, since another call may see that it is known
 			d.known.Store(n)
 		}
 	}
@@ -155,7 +155,7 @@ func (s *Store) learn(err error, now int64) {
 	lost := errors.Is(err, core.ErrForgotten)
 	d.detects.Store(lost || errors.Is(err, core.ErrOutOfReach))
 	if lost && d.losses == nil {
-		s.raises.lose(now)
+		s.lose(now)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 // payCost is how many µs there are between payments of all instances for each debt that one
 // pays: ten times what Redis needs for a debt.
-const payCost = 40
+const payCost = 100
 
 // A payment is what one debtor pays in a call. Others do not pay it meanwhile.
 type payment struct {
@@ -24,14 +24,14 @@ type payment struct {
 	lacks  []cell // what the store lacks instead of cells, if that is more
 	counts int64  // what the memory counts of a key to raise
 	lost   int64  // µs since the store had none of them for certain, or -1
+	reset  bool   // it was reset, maybe after its units were taken
+	again  bool   // it is to be raised once what it owes is paid
 }
 
-// claim claims what a key owes. Where the age of units is known, it is raised with that, and
-// otherwise after that.
 func (b *debts) claim(d *debt) payment {
 	n := min(len(d.cells), core.MaxCharges)
-	p := payment{of: d, charge: d.charge, cells: d.cells[:n:n], raise: d.raise && (n == 0 || dated(&d.charge.Quota))}
-	d.cells, d.paying, d.raise = slices.Clone(d.cells[n:]), true, d.raise && !p.raise
+	p := payment{of: d, charge: d.charge, cells: d.cells[:n:n], raise: d.raise}
+	d.cells, d.paying, d.raise, d.raising = slices.Clone(d.cells[n:]), true, false, d.raise
 	return p
 }
 
@@ -131,7 +131,10 @@ func (b *debts) settle(list []payment, how settled) {
 	defer b.mu.Unlock()
 	for _, p := range list {
 		d, ends := p.of, how == paid || how == broken && len(list) == 1
-		d.raise = d.raise || p.raise && !ends
+		d.raise, d.raising = d.raise || p.raise && (p.again || !ends), false
+		if p.raise && !d.raise && b.raised != nil {
+			b.raised[d.debtor] = struct{}{}
+		}
 		for _, c := range p.cells {
 			b.units.Add(-c.units)
 			if !ends {

@@ -37,14 +37,22 @@ type raises struct {
 // ruleOf names a rule, or a variant of it.
 type ruleOf struct{ policy, rule, variant string }
 
-// lose notes that the store may have lost data.
-func (r *raises) lose(now int64) {
+// lose notes that the store may have lost data. What keys owe is not paid alone then: another
+// instance may have found that such a key has lost all units, and that counts for these too.
+func (s *Store) lose(now int64) {
+	r, b := &s.raises, &s.debts
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if last := r.last.time(); last != never {
 		r.old.advance(last)
 	}
 	r.lost.advance(now)
 	r.last.advance(now)
 	r.done.Store(nil)
+	b.raised = make(map[debtor]struct{})
+	for _, d := range b.keys {
+		d.raise = d.charge.Quota.Algorithm != core.Distinct
+	}
 }
 
 // unraised reports whether the store may lack units of c that it has lost.
@@ -65,10 +73,12 @@ func (s *Store) unraised(c *core.Charge, now int64) bool {
 	return true
 }
 
-// raiseLater has the keys of the rule of c raised.
+// raiseLater has the key of c raised before the store next decides about it, and then the
+// others of its rule.
 func (s *Store) raiseLater(c *core.Charge) {
 	b := &s.debts
 	b.mu.Lock()
+	b.raise(c)
 	if !slices.ContainsFunc(s.raises.next, func(of core.Charge) bool { return of.SameState(c) }) {
 		s.raises.next = append(s.raises.next, core.Charge{Policy: c.Policy, Rule: c.Rule, Variant: c.Variant, Quota: c.Quota})
 	}
@@ -76,8 +86,19 @@ func (s *Store) raiseLater(c *core.Charge) {
 	s.startPayments()
 }
 
-// raiseNext notes the keys of one rule. What several instances took from a bucket has come
-// back faster than the memory counts, which has the share of one: it says nothing.
+// raise notes that a key is to be raised, and reports whether there is room for that.
+func (b *debts) raise(c *core.Charge) bool {
+	if _, ok := b.raised[debtorOf(c)]; ok {
+		return true
+	}
+	d := b.debt(c)
+	if d != nil {
+		d.raise = d.raise || !d.raising
+	}
+	return d != nil
+}
+
+// raiseNext notes the keys of one rule.
 func (s *Store) raiseNext() {
 	b, r := &s.debts, &s.raises
 	b.mu.Lock()
@@ -90,21 +111,15 @@ func (s *Store) raiseNext() {
 	if of.Quota.Limit == 0 {
 		return
 	}
-	var keys []string
-	if s.instances == 1 || !of.Quota.Refills() {
-		keys = s.own.Keys(&of)
-	}
+	keys := s.own.Keys(&of)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, key := range keys {
 		c := of
-		c.Key = key
-		d := b.debt(&c)
-		if d == nil {
+		if c.Key = key; !b.raise(&c) {
 			s.doubts.all.advance(s.now())
 			break
 		}
-		d.raise = true
 	}
 	if r.lost.time() != lost { // again
 		r.next = append(r.next, of)
@@ -116,6 +131,9 @@ func (s *Store) raiseNext() {
 	}
 	done[ruleOf{of.Policy, of.Rule, of.Variant}] = struct{}{}
 	r.done.Store(&done)
+	maps.DeleteFunc(b.raised, func(d debtor, _ struct{}) bool {
+		return d.policy == of.Policy && d.rule == of.Rule && d.variant == of.Variant
+	})
 }
 
 // downTo returns after how many µs the memory counts at most n units of c.
@@ -139,8 +157,7 @@ func (s *Store) countsAfter(c core.Charge, after int64) int64 {
 	return int64(sort.Search(int(c.Quota.Capacity()), func(n int) bool { return s.downTo(c, int64(n)) <= after }))
 }
 
-// findLost asks the store which keys to raise have lost all units. Only where several instances
-// have taken them, and their age is known, that says more than what the store counts.
+// findLost asks the store which keys to raise have lost all units, or were reset.
 func (a *attempt) findLost(list []payment) error {
 	store, ok := a.guard.store.Store.(interface {
 		Lost(context.Context, []core.Charge) ([]int64, error)
@@ -148,18 +165,18 @@ func (a *attempt) findLost(list []payment) error {
 	var charges []core.Charge
 	var of []*payment
 	for i := range list {
-		if p := &list[i]; p.raise && p.counts > 0 && dated(&p.charge.Quota) && !p.of.unsure {
+		if p := &list[i]; p.raise && !p.of.unsure {
 			charges, of = append(charges, p.charge), append(of, p)
 		}
 	}
-	if !ok || a.guard.instances == 1 || len(of) == 0 {
+	if !ok || len(of) == 0 {
 		return nil
 	}
 	ages, err := store.Lost(a.ctx, charges)
 	a.ended(err)
 	for i := range ages {
-		if a.now-ages[i] > a.guard.raises.old.time() {
-			of[i].lost = ages[i]
+		if of[i].reset = ages[i] < -1; a.guard.instances > 1 && a.now-ages[i] > a.guard.raises.old.time() {
+			of[i].lost = ages[i] // one instance compares what it counts
 		}
 	}
 	return err
@@ -176,7 +193,10 @@ func (s *Store) lacks(p *payment, found core.Outcome, now int64) (cells []cell) 
 	c, q := p.charge, &p.charge.Quota
 	counts := q.Capacity() - found.Remaining
 	n := p.counts - counts
-	if p.lost >= 0 { // what is younger than that is in the store, or a debt
+	if p.lost >= 0 && !dated(q) && !q.Queues() { // this process has taken nothing since: it raises the key first
+		return []cell{{at: now, units: p.counts}}
+	}
+	if p.lost >= 0 && dated(q) { // what is younger than that is in the store, or a debt
 		younger := q.Window - p.lost
 		if q.Cells > 0 {
 			younger += core.CeilDiv(q.Window, q.Cells)
@@ -189,13 +209,19 @@ func (s *Store) lacks(p *payment, found core.Outcome, now int64) (cells []cell) 
 		}
 		return cells
 	}
-	if q.Refills() {
+	switch {
+	case q.Refills() && s.instances > 1:
+		return nil // what several take comes back faster than the share of one, which the memory counts
+	case q.Refills():
 		var rest int64
 		n, rest = core.MulDiv(max(0, s.downTo(c, 0)-lag-found.ResetAfter), q.Limit, q.Window)
 		n += min(rest, 1)
 	}
+	if p.again = len(p.cells) > 0 && !dated(q); p.again || p.reset && q.Algorithm != core.SlidingLog {
+		return nil // of a reset key it is not known which units are older
+	}
 	for i := range p.cells {
-		n = max(0, n-p.cells[i].owed(q, now))
+		n = max(0, n-p.cells[i].units)
 	}
 	switch {
 	case n <= 0:

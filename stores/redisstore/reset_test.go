@@ -49,7 +49,7 @@ func TestLost(t *testing.T) {
 	charges := []core.Charge{c, gone, reset}
 	ages, err := store.Lost(t.Context(), charges)
 	require.NoError(t, err)
-	assert.Equal(t, []int64{-1, 0, -1}, ages)
+	assert.Equal(t, []int64{-1, 0, -2}, ages)
 	time.Sleep(2 * time.Millisecond)
 	require.True(t, storetest.MustTake(t, store, gone).Allowed)
 	ages, err = store.Lost(t.Context(), charges)

@@ -70,8 +70,9 @@ func (s *Store) Reset(ctx context.Context, charges []core.Charge) error {
 	})
 }
 
-// Lost returns how many µs ago each key of charges was found to have lost all its units, or -1.
-// The caller knows of units there: a key that has no state, and was not reset, is found now.
+// Lost returns how many µs ago each key of charges was found to have lost all its units; -1 if
+// it was not, and -2 if it was reset instead. The caller knows of units there: a key that has
+// no state, and was not reset, is found now.
 func (s *Store) Lost(ctx context.Context, charges []core.Charge) ([]int64, error) {
 	groups := s.split(charges)
 	all := make([]int64, len(charges))
