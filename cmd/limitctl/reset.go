@@ -19,11 +19,10 @@ func newResetCommand() *cobra.Command {
 limit.Ban bars. KEY is as in limitctl inspect. Bans by hand stay: see limitctl ban --lift.
 Requests in flight (limit.Concurrency) cannot be reset.
 
-Running instances remember that a key is refused for up to a second, and admit it then.
-Those that cannot reach Redis now admit it once they do. What they admitted before the
-reset is not charged. An instance that could not charge Redis for all that it admitted
-in an outage may refuse the key for up to a window: its live page and its log say so.
-Requests that already wait for the key wait as long as they would have.
+Running instances admit the key within a second, also requests that wait. Instances that
+cannot reach Redis now admit it once they do, and do not charge what they admitted before
+the reset. An instance that could not charge Redis for all that it admitted in an outage
+may refuse the key for up to a window: its live page and its log say so.
 
 It shows what it will reset, and asks. Without a terminal, write --yes. The exit code is
 0 if something was reset, 1 if there was nothing to reset or Redis failed, 2 if the
@@ -93,7 +92,6 @@ func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error 
 	if asJSON {
 		return words.WriteJSON(cmd.OutOrStdout(), map[string]any{"reset": done}, true)
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), `Running instances admit the key within a second, or once they reach Redis.
-Requests that already wait are not woken.`)
+	fmt.Fprintln(cmd.OutOrStdout(), "Running instances admit the key within a second, or once they reach Redis.")
 	return nil
 }
