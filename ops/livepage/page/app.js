@@ -139,7 +139,7 @@ function health(s) {
     return banner('paying', 'The store is available again', `This instance charges it for ${units} of the outage, and may refuse what other instances admit until then.${own}`);
   }
   if (recent(until, 5)) {
-    return banner('recovered', 'The store is available again', `Requests were decided without it from ${clock(since, s.at)} to ${clock(until, s.at)}: ${without} in the last 5 minutes.${recent(lost, 5) ? ` It has lost data at ${clock(lost, s.at)}, and was charged for what this instance had counted.` : ''}${own || ' It alone decides now.'}`);
+    return banner('recovered', 'The store is available again', `Requests were decided without it from ${clock(since, s.at)} to ${clock(until, s.at)}: ${without} in the last 5 minutes.${lost >= since ? ` It lost data, which was noticed at ${clock(lost, s.at)}, and was charged for what this instance had counted.` : ''}${own || ' It alone decides now.'}`);
   }
   if (own) return banner('recovered', 'The store works', own.trim());
   if (without !== '0') return banner('recovered', 'The store works', `Decisions without it in the last 5 minutes: ${without}. The log says why.`);
