@@ -44,7 +44,7 @@ type Options struct {
 }
 
 // A Store guards another one. It is safe for concurrent use, runs no goroutine for longer
-// than a call unless there is something to release, and needs no closing. The Mode of a decision says how it was made.
+// than a call unless there is something to release or to pay, or an outage lasts, and needs no closing. The Mode of a decision says how it was made.
 //
 // # Outages
 //
