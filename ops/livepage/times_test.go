@@ -86,8 +86,10 @@ func TestModes(t *testing.T) {
 		s, _ := viewOf(t, p, "")
 		assert.Empty(t, s.Modes)
 		for second := range 100 {
+			store.Lock()
 			switch {
 			case second >= 60 && second < 80:
+				store.Unlock()
 				time.Sleep(time.Second)
 				continue // no decisions
 			case second >= 20 && second < 40 && second%10 == 5:
@@ -97,6 +99,7 @@ func TestModes(t *testing.T) {
 			default:
 				store.mode, store.err = core.ModeExact, nil
 			}
+			store.Unlock()
 			take(t, policy, "ann")
 			time.Sleep(time.Second)
 		}
