@@ -1,6 +1,9 @@
 package core
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // A Diagnosis is an error about how a program is set up or what surrounds it, rather
 // than about a request. Find it with [errors.As]. Code names the kind of the problem
@@ -31,12 +34,33 @@ func Check(ctx context.Context, store Store) error {
 
 // A Condition is what package guard says about the store that it guards.
 type Condition struct {
-	Unavailable bool  // the breaker is open: requests are decided without the store
-	Outages     int64 // how often requests began to be decided without a store that had decided for 5 s
-	Blocked     int64 // requests that were decided without a store that works: see [ErrBlocked]
-	Owed        int64 // units that were admitted without the store, and that it is not charged for yet
-	Paid        int64 // units that it was charged for afterwards
-	Repeated    int64 // of Paid: the first payment had no answer, and may have been charged too
+	// Unavailable says that requests are decided without the store: the breaker is open, or one
+	// was decided so less than half a second ago.
+	Unavailable bool
+
+	// Since and Until are when the first and the last request of the latest outage were decided
+	// without the store. They are zero before the first outage. An outage ends when the store
+	// has decided all requests for 5 s; Outages counts them.
+	Since, Until time.Time
+	Outages      int64
+
+	// Owed is how many units were admitted without the store that it is not charged for yet, and
+	// Paid how many it was charged for afterwards. The first payment of Repeated of these had no
+	// answer, so they may count twice.
+	Owed, Paid, Repeated int64
+
+	// Lost is when the store was last found to have lost data, and zero if never. The processes
+	// charge it for what they know. For a window after that, this one also refuses what its own
+	// counts of leases, values and bans refuse.
+	Lost time.Time
+
+	// Doubted is when this process last admitted more without the store than it can charge it
+	// for, and zero if never: it owed for too many keys, or the store does not report lost data.
+	// For a window of each rule after that, it also refuses what its own counts refuse.
+	Doubted time.Time
+
+	// Blocked is how many requests were decided without a store that works: see [ErrBlocked].
+	Blocked int64
 }
 
 // ConditionOf returns what the store's method Condition() Condition does, or the zero

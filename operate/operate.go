@@ -78,22 +78,7 @@ type Stats struct {
 	// a slot in a [limit.Queue] are not counted.
 	Waiters int64
 
-	// Unavailable reports whether the breaker of the store is open, so that requests
-	// are decided as OnStoreError of a [limit.Rule] says. It is false for a memory store.
-	Unavailable bool
-
-	// Blocked is how many requests were decided as OnStoreError says although the store
-	// works: all connections to it were in use, or its user lacks a right.
-	Blocked int64
-
-	// Outages is how often requests began to be decided without the store, after it had
-	// decided them for 5 s.
-	Outages int64
-
-	// Owed is how many units were admitted without the store and are not charged to it yet,
-	// and Paid how many were charged afterwards. Repeated of these were charged after a payment
-	// that had no answer, and may count twice.
-	Owed, Paid, Repeated int64
+	core.Condition // of the store; the zero Condition of a memory store
 
 	// Reserved is how many requests were admitted whose [limit.Request] says Settle, and
 	// Settled how many of them were settled or given back. The difference is in use or was never
@@ -106,18 +91,7 @@ type Stats struct {
 func ReadStats(l *limit.Limiter) Stats {
 	e := engineOf(l)
 	reserved, settled := e.Reservations()
-	c := core.ConditionOf(e.Store)
-	return Stats{
-		Waiters:     e.Queues.Len(),
-		Unavailable: c.Unavailable,
-		Blocked:     c.Blocked,
-		Outages:     c.Outages,
-		Owed:        c.Owed,
-		Paid:        c.Paid,
-		Repeated:    c.Repeated,
-		Reserved:    reserved,
-		Settled:     settled,
-	}
+	return Stats{Waiters: e.Queues.Len(), Condition: core.ConditionOf(e.Store), Reserved: reserved, Settled: settled}
 }
 
 // Observe has a function called with each decision from now on, as Observe of

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -176,16 +177,16 @@ func TestPeekAmbiguousScopes(t *testing.T) {
 	assert.ErrorContains(t, operate.Reset(t.Context(), limiter, "GET /a", "per-ip-1h", "192.0.2.1"), "two different rules")
 }
 
-// A switched store takes a millisecond to decide, and fails while err is set.
+// A switched store takes a millisecond to decide, and fails while fails is set.
 type switched struct {
 	core.Store
-	err error
+	fails atomic.Bool
 }
 
 func (s *switched) Take(ctx context.Context, asks []core.Ask) error {
 	time.Sleep(time.Millisecond)
-	if s.err != nil {
-		return s.err
+	if s.fails.Load() {
+		return core.ErrUnavailable
 	}
 	return s.Store.Take(ctx, asks)
 }
@@ -218,14 +219,17 @@ func TestStats(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, operate.Stats{Reserved: 2, Settled: 1}, operate.ReadStats(limiter))
 
-		store.err = core.ErrUnavailable
+		store.fails.Store(true)
 		other, err := limiter.Policy(limit.Named("other", limit.Global(time.Minute, 100)))
 		require.NoError(t, err)
+		assert.False(t, operate.ReadStats(limiter).Unavailable)
 		for range 5 {
-			assert.False(t, operate.ReadStats(limiter).Unavailable)
 			_, err := other.Take(t.Context(), limit.Request{})
 			require.NoError(t, err)
+			assert.True(t, operate.ReadStats(limiter).Unavailable)
 		}
-		assert.True(t, operate.ReadStats(limiter).Unavailable)
+		store.fails.Store(false)
+		time.Sleep(2 * time.Second)
+		assert.False(t, operate.ReadStats(limiter).Unavailable, "also without a request")
 	})
 }

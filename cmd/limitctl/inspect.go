@@ -26,6 +26,9 @@ share has no KEY.
 Keys of several values, as those of "per ip and user", are found only with their policy
 and rule, and as limitctl top shows them. It takes nothing from a quota.
 
+It shows what Redis has. An instance that cannot reach Redis decides by its own counts,
+which only its live page shows.
+
 The exit code is 0 whatever it finds, 1 if Redis or a file cannot be read, and 3 for
 wrong arguments.`,
 		Example: `  limitctl inspect 203.0.113.9 --redis redis://127.0.0.1:6379 --policy policy.yaml

@@ -119,7 +119,7 @@ func TestOperatingRights(t *testing.T) {
 	}
 	_, problem = s.exits(t, 1, "reset", "alice", "--yes")
 	assert.Contains(t, problem, "the user of --redis lacks a right: docs/operating.md#acl-rights")
-	grant("+del")
+	grant("+del", "+set")
 	code, _, problem := s.run(t, "reset", "alice", "--yes")
 	assert.Equal(t, []any{0, ""}, []any{code, problem})
 }

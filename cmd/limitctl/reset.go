@@ -19,9 +19,10 @@ func newResetCommand() *cobra.Command {
 limit.Ban bars. KEY is as in limitctl inspect. Bans by hand stay: see limitctl ban --lift.
 Requests in flight (limit.Concurrency) cannot be reset.
 
-Running instances admit the key within a second, and so do requests that wait for it.
-What an instance has admitted before without Redis is not charged afterwards. An instance
-that cannot reach Redis goes on counting until it can.
+Running instances admit the key within a second, also requests that wait. Instances that
+cannot reach Redis now admit it once they do, and do not charge what they admitted before
+the reset. An instance that could not charge Redis for all that it admitted in an outage
+may refuse the key for up to a window: its live page and its log say so.
 
 It shows what it will reset, and asks. Without a terminal, write --yes. The exit code is
 0 if something was reset, 1 if there was nothing to reset or Redis failed, 2 if the
@@ -91,6 +92,6 @@ func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error 
 	if asJSON {
 		return words.WriteJSON(cmd.OutOrStdout(), map[string]any{"reset": done}, true)
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), "Running instances that reach Redis admit the key within a second.")
+	fmt.Fprintln(cmd.OutOrStdout(), "Running instances admit the key within a second, or once they reach Redis.")
 	return nil
 }

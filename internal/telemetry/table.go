@@ -83,7 +83,7 @@ var (
 	Waiters = &Metric{"rate_limiting.waiters", "rate_limiting_waiters", "{request}", Gauge,
 		"Requests that wait for room.", nil, nil}
 	Unavailable = &Metric{"rate_limiting.store.unavailable", "rate_limiting_store_unavailable", "{store}", Gauge,
-		"Stores whose breaker is open.", nil, nil}
+		"Stores without which requests are decided now.", nil, nil}
 	Blocked = &Metric{"rate_limiting.store.blocked", "rate_limiting_store_blocked_total", "{request}", Counter,
 		"Requests that were decided without the store although it works.", nil, nil}
 	Outages = &Metric{"rate_limiting.store.outages", "rate_limiting_store_outages_total", "{outage}", Counter,

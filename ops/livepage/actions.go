@@ -162,19 +162,27 @@ func (p *page) entry(a *action) (entry, shown string, err error) {
 		excerpt(a.Rule, 64), excerpt(a.Policy, 100))
 }
 
-// kind says what the keys of a rule are.
+// kind says what the keys of a rule are: "" if there is no such rule.
 func (p *page) kind(policy, rule string) string {
+	if r := p.rule(policy, rule); r.Name != "" {
+		return kindOf(r)
+	}
+	return ""
+}
+
+// rule returns the rule of a name, or the zero Rule.
+func (p *page) rule(policy, rule string) limit.Rule {
 	for name, set := range operate.Policies(p.limiter) {
 		if name != policy {
 			continue
 		}
 		for _, r := range set.Rules() {
 			if r.Name == rule {
-				return kindOf(r)
+				return r
 			}
 		}
 	}
-	return ""
+	return limit.Rule{}
 }
 
 // origin returns the policy and the rule whose limits those of an action are: of another set,

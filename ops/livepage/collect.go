@@ -151,11 +151,9 @@ func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
 		c.count(p, now, &d)
 	}
 	c.mu.Unlock()
-	if d.Mode != core.ModeRefused {
-		for outcome := range d.Rules() {
-			if outcome.Key != "" {
-				c.top.ObserveRule(name, &outcome, d.At)
-			}
+	for outcome := range d.Rules() {
+		if outcome.Key != "" {
+			c.top.ObserveRule(&d, &outcome)
 		}
 	}
 	if !d.Allowed {
@@ -219,7 +217,7 @@ func (c *collector) givenBack(now moment, d *limit.Decision) {
 	}
 	c.mu.Unlock()
 	for outcome := range d.Rules() {
-		c.top.GivenBack(name, &outcome)
+		c.top.ObserveRule(d, &outcome)
 	}
 }
 
@@ -231,7 +229,7 @@ func (p *policy) giveBack(slot uint32, d *limit.Decision) {
 	}
 	add(p.givenBack[:], slot, true)
 	for outcome := range d.Rules() {
-		if u := p.rule(outcome.Name); u != nil && u.fullest == maphash.String(seed, outcome.Key) {
+		if u := p.rule(outcome.Name); u != nil && d.Mode < core.ModeLocal && u.fullest == maphash.String(seed, outcome.Key) {
 			if of := &u.counts[slot%keptSlots]; of.at == slot {
 				of.full = usedShare(&outcome)
 			}

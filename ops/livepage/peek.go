@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/operate"
 )
 
@@ -28,15 +30,44 @@ func (p *page) peek(w http.ResponseWriter, r *http.Request, _ viewer) {
 		p.failed(w, a, err)
 		return
 	}
-	words := peekWords(&d)
-	if operate.ReadStats(p.limiter).Unavailable {
-		words = "The store is unavailable, and this is what this instance alone decides. " + words
+	stats, rule := operate.ReadStats(p.limiter), p.rule(a.Policy, a.Rule)
+	found := map[string]any{"limit": d.Limit, "capacity": d.Capacity}
+	if stats.Unavailable { // how full the quota is, is not known
+		found["words"] = aloneWords(&d, rule.OnStoreError)
+	} else {
+		found["remaining"], found["used"] = d.Remaining, round(usedShare(&d))
+		found["words"] = peekWords(&d) + doubtWords(&stats, rule, d.Window)
 	}
-	used := float32(1)
-	if d.Capacity > 0 {
-		used = 1 - float32(d.Remaining)/float32(d.Capacity)
+	answer(w, http.StatusOK, found)
+}
+
+// aloneWords says what the next request meets while the store is unavailable.
+func aloneWords(d *limit.RuleDecision, on core.OnError) string {
+	words := "The store is unavailable. Until it answers, "
+	switch {
+	case on == core.Allow:
+		return words + "the rule admits every request."
+	case on == core.Refuse:
+		return words + "the rule refuses every request."
+	case !d.Allowed:
+		return words + "this instance alone decides, and refuses the next request."
 	}
-	answer(w, http.StatusOK, map[string]any{"limit": d.Limit, "capacity": d.Capacity, "remaining": d.Remaining, "used": round(used), "words": words})
+	return words + fmt.Sprintf("this instance alone decides, and admits %d more.", d.Remaining)
+}
+
+// doubtWords says why this instance may refuse what other instances admit.
+func doubtWords(s *operate.Stats, of limit.Rule, window time.Duration) string {
+	since := s.Doubted
+	switch of.Algorithm.(type) {
+	case limit.Concurrency, limit.Distinct, limit.Ban:
+		if s.Lost.After(since) {
+			since = s.Lost
+		}
+	}
+	if time.Since(since) >= window {
+		return ""
+	}
+	return " Until " + since.Add(window).UTC().Format(time.TimeOnly) + " UTC, this instance also refuses by its own counts, which the store may not know: others may admit the key."
 }
 
 func peekWords(d *limit.RuleDecision) string {

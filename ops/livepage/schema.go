@@ -7,6 +7,7 @@ type (
 		Instance    string           `json:"instance"`
 		Since       int64            `json:"since"`
 		Unavailable bool             `json:"unavailable"`
+		Outage      outage           `json:"outage"`
 		Waiters     int64            `json:"waiters"`
 		Reserved    int64            `json:"reserved"`
 		Settled     int64            `json:"settled"`
@@ -22,6 +23,13 @@ type (
 		BansTotal   int              `json:"bans_total"`
 		Overrides   []override       `json:"overrides"`
 		Overridden  int              `json:"overrides_total"`
+	}
+	outage struct { // the latest one
+		Since   int64 `json:"since"` // see core.Condition; 0 means never
+		Until   int64 `json:"until"`
+		Owed    int64 `json:"owed"`
+		Lost    int64 `json:"lost"`
+		Doubted int64 `json:"doubted"`
 	}
 	seconds struct {
 		From     int64    `json:"from"`

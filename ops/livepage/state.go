@@ -134,6 +134,7 @@ func (p *page) total(now moment) *totals {
 		At: wall.UnixMilli(), Instance: p.options.Name, Since: start.UnixMilli(), Unavailable: stats.Unavailable,
 		Waiters: stats.Waiters, Reserved: stats.Reserved, Settled: stats.Settled,
 		Viewers: int64(p.viewers.count()),
+		Outage:  outage{Since: unixMilli(stats.Since), Until: unixMilli(stats.Until), Owed: stats.Owed, Lost: unixMilli(stats.Lost), Doubted: unixMilli(stats.Doubted)},
 	}}
 	for name, set := range operate.Policies(p.limiter) {
 		t.sets[name] = append(t.sets[name], set)

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,11 +28,14 @@ var quiet = slog.New(slog.DiscardHandler)
 // A failing store makes decisions in a mode, or none.
 type failing struct {
 	core.Store
-	mode core.Mode
-	err  error
+	sync.Mutex // of what follows, where an outage lasts: the guard asks meanwhile
+	mode       core.Mode
+	err        error
 }
 
 func (f *failing) Take(ctx context.Context, asks []core.Ask) error {
+	f.Lock()
+	defer f.Unlock()
 	if f.err != nil {
 		return f.err
 	}

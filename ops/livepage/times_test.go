@@ -86,8 +86,10 @@ func TestModes(t *testing.T) {
 		s, _ := viewOf(t, p, "")
 		assert.Empty(t, s.Modes)
 		for second := range 100 {
+			store.Lock()
 			switch {
 			case second >= 60 && second < 80:
+				store.Unlock()
 				time.Sleep(time.Second)
 				continue // no decisions
 			case second >= 20 && second < 40 && second%10 == 5:
@@ -97,6 +99,7 @@ func TestModes(t *testing.T) {
 			default:
 				store.mode, store.err = core.ModeExact, nil
 			}
+			store.Unlock()
 			take(t, policy, "ann")
 			time.Sleep(time.Second)
 		}
@@ -122,17 +125,21 @@ func TestUndecided(t *testing.T) {
 	assert.Equal(t, "undecided", s.Modes[0].Mode)
 }
 
-// TestFullInOutage checks that rules are not shown as full, or as unused, by requests that
-// were refused or admitted since the store is unavailable.
+// TestFullInOutage checks that rules and keys are not shown as full, or as unused, by requests
+// that were decided without the store, and that the page says since when.
 func TestFullInOutage(t *testing.T) {
-	for _, on := range []core.OnError{limit.Refuse, limit.Allow} {
+	for _, on := range []core.OnError{limit.Local, limit.Refuse, limit.Allow} {
 		store := &failing{Store: memstore.New(nil)}
 		limiter, p := pageOf(store, nil)
 		policy := bind(t, limiter, limit.Named("api", limit.Rule{Key: limit.ByUser, Limit: 4, Window: time.Hour, OnStoreError: on}))
 		take(t, policy, "ann")
 		store.err = fmt.Errorf("broken: %w", core.ErrUnavailable)
 		take(t, policy, "ann")
-		s, _ := viewOf(t, p, "")
+		s, _ := viewOf(t, p, "order=use")
+		assert.True(t, s.Unavailable)
+		assert.InDelta(t, time.Now().UnixMilli(), s.Outage.Since, 5000)
+		require.Len(t, s.Keys, 1)
+		assert.Equal(t, []any{0.25, int64(3)}, []any{s.Keys[0].Used, s.Keys[0].Remaining})
 		assert.Equal(t, []float32{0.25, 0.25}, []float32{s.Policies.Rows[0].Full, s.Policies.Rows[0].Rules[0].Full})
 		assert.Equal(t, int64(2), s.Policies.Rows[0].Rules[0].Admitted+s.Policies.Rows[0].Rules[0].Refused)
 	}
@@ -155,5 +162,6 @@ func TestPeekInOutage(t *testing.T) {
 	for !operate.ReadStats(limiter).Unavailable {
 		take(t, policy, "bob") // until the breaker opens
 	}
-	assert.Contains(t, look(), "The store is unavailable, and this is what this instance alone decides. 3 of 4 left.")
+	assert.Contains(t, look(), "The store is unavailable. Until it answers, this instance alone decides, and admits 3 more.")
+	assert.NotContains(t, look(), "used")
 }

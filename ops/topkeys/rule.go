@@ -34,8 +34,12 @@ type entry struct {
 	limit, remaining, capacity int64
 }
 
-func (r *rule) observe(o *limit.RuleDecision, at time.Time) {
-	used := usedPart(o.Remaining, o.Capacity)
+// observe counts a request. If the store was not asked, what the key has used is not known.
+func (r *rule) observe(o *limit.RuleDecision, at time.Time, asked bool) {
+	used := 0.0
+	if asked {
+		used = usedPart(o.Remaining, o.Capacity)
+	}
 	refused := !o.Allowed && !o.Shadow && !o.Marked
 	last := at.UnixMicro()
 
@@ -57,8 +61,14 @@ func (r *rule) observe(o *limit.RuleDecision, at time.Time) {
 	}
 	e := &r.entries[i]
 	e.requests += weight
-	e.last, e.reset = last, last+o.ResetAfter.Microseconds()
-	e.limit, e.remaining, e.capacity = o.Limit, o.Remaining, o.Capacity
+	e.last = last
+	switch {
+	case asked:
+		e.reset = last + o.ResetAfter.Microseconds()
+		e.limit, e.remaining, e.capacity = o.Limit, o.Remaining, o.Capacity
+	case e.capacity == 0:
+		e.limit, e.remaining, e.capacity = o.Limit, o.Capacity, o.Capacity
+	}
 	if used > 0 {
 		r.add(ByUse, i, weight*used*used)
 	}

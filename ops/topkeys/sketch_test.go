@@ -43,7 +43,7 @@ func compare(t *testing.T, most int, stream []sighting) {
 	for _, s := range stream {
 		now += s.after
 		exact.add(&s)
-		r.observe(&limit.RuleDecision{Key: s.key, Capacity: 100, Remaining: 100 - s.used, Allowed: !s.refused, ResetAfter: 250 * 365 * 24 * time.Hour}, time.Unix(now, 0))
+		r.observe(&limit.RuleDecision{Key: s.key, Capacity: 100, Remaining: 100 - s.used, Allowed: !s.refused, ResetAfter: 250 * 365 * 24 * time.Hour}, time.Unix(now, 0), true)
 	}
 	exact.check(t, r, most)
 
@@ -221,7 +221,7 @@ func TestAging(t *testing.T) {
 	now := start
 	c.now = func() time.Time { return now }
 	refuse := func(key string) {
-		r.observe(&limit.RuleDecision{Key: key, Limit: 5, Capacity: 5, ResetAfter: time.Minute}, now)
+		r.observe(&limit.RuleDecision{Key: key, Limit: 5, Capacity: 5, ResetAfter: time.Minute}, now, true)
 	}
 	refusals := func(key string) float64 {
 		for _, k := range c.TopOf("policy", ByRefusals, 10) {
@@ -280,7 +280,7 @@ func TestMemory(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "d"} {
 		r := c.add("policy", name)
 		for i := range keys {
-			r.observe(&limit.RuleDecision{Key: fmt.Sprintf("%0128d", i*7919), Capacity: 100, Remaining: 10, Allowed: i%2 == 0, ResetAfter: time.Hour}, time.Unix(int64(i/1000), 0))
+			r.observe(&limit.RuleDecision{Key: fmt.Sprintf("%0128d", i*7919), Capacity: 100, Remaining: 10, Allowed: i%2 == 0, ResetAfter: time.Hour}, time.Unix(int64(i/1000), 0), true)
 		}
 	}
 	bytes := heapBytes() - before
@@ -297,7 +297,7 @@ func TestLongKey(t *testing.T) {
 	before := heapBytes()
 	for i := range 200 {
 		text := fmt.Sprintf("%d%s", i+1_000_000, strings.Repeat("x", 1<<16))
-		r.observe(&limit.RuleDecision{Key: text[:7], ResetAfter: time.Hour}, time.Unix(1, 0))
+		r.observe(&limit.RuleDecision{Key: text[:7], ResetAfter: time.Hour}, time.Unix(1, 0), true)
 	}
 	assert.Less(t, heapBytes()-before, int64(1<<20))
 	runtime.KeepAlive(c)

@@ -80,8 +80,8 @@ type Key struct {
 	// be 0 although the rule refused some.
 	Refused, Error float64
 
-	// Used is the part of Capacity that was in use after the last decision or return, from 0
-	// to 1. It is 0 once the quota is full again.
+	// Used is the part of Capacity that was in use after the last decision of the store, or
+	// return to it, from 0 to 1. It is 0 once the quota is full again.
 	Used                       float64
 	Limit, Remaining, Capacity int64     // likewise
 	Last                       time.Time // of the last decision, on the clock of decisions
@@ -126,43 +126,35 @@ func New(options *Options) *Counter {
 // operate.Observe, for decisions without an error. Requests that a rule exempts
 // do not count for it, nor do those refused because the store failed (core.ModeRefused).
 // A refusal by a shadow rule, or by one that only marks the request, is none. A decision
-// that is GivenBack only changes what its keys have used.
+// that is GivenBack only changes what its keys have used, and one that was made without the
+// store does not: only the store knows.
 //
 // Observe does not allocate for keys that are tracked, and d may be changed afterwards.
 func (c *Counter) Observe(d *limit.Decision) {
-	if d.Mode == core.ModeRefused {
-		return
-	}
 	for outcome := range d.Rules() {
-		if d.GivenBack {
-			c.GivenBack(d.Policy, &outcome)
-		} else {
-			c.ObserveRule(d.Policy, &outcome, d.At)
-		}
+		c.ObserveRule(d, &outcome)
 	}
 }
 
-// ObserveRule counts one rule of a decision on a policy, made at a time. It is Observe for
-// programs that look at the rules of decisions anyway, or that count only some of them.
-func (c *Counter) ObserveRule(policy string, outcome *limit.RuleDecision, at time.Time) {
-	if outcome.Exempt {
+// ObserveRule counts one rule of a decision. It is Observe for programs that look at the
+// rules of decisions anyway, or that count only some of them.
+func (c *Counter) ObserveRule(d *limit.Decision, outcome *limit.RuleDecision) {
+	if outcome.Exempt || d.Mode == core.ModeRefused {
 		return
 	}
-	r := c.rule(policy, outcome.Name)
+	r, asked := c.rule(d.Policy, outcome.Name), d.Mode < core.ModeLocal
+	if d.GivenBack {
+		if r != nil && asked {
+			r.givenBack(outcome)
+		}
+		return
+	}
 	if r == nil {
-		if r = c.add(policy, outcome.Name); r == nil {
+		if r = c.add(d.Policy, outcome.Name); r == nil {
 			return
 		}
 	}
-	r.observe(outcome, at)
-}
-
-// GivenBack notes the outcome of a rule after a return, as ObserveRule notes that of a
-// decision: it counts no request.
-func (c *Counter) GivenBack(policy string, outcome *limit.RuleDecision) {
-	if r := c.rule(policy, outcome.Name); r != nil && !outcome.Exempt {
-		r.givenBack(outcome)
-	}
+	r.observe(outcome, d.At, asked)
 }
 
 // rule returns the rule of a name, or nil.

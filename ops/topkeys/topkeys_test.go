@@ -264,6 +264,29 @@ func TestHTTP(t *testing.T) {
 	assert.LessOrEqual(t, len(top[0].Key), 128, "package limit shortens keys")
 }
 
+// TestWithoutStore counts what was decided without the store, which says nothing about what
+// the keys have used.
+func TestWithoutStore(t *testing.T) {
+	c := topkeys.New(nil)
+	observe := func(mode core.Mode, back bool, outcome limit.RuleDecision) {
+		outcome.Name, outcome.Limit, outcome.Capacity, outcome.ResetAfter = "r", 10, 10, time.Hour
+		c.ObserveRule(&limit.Decision{Policy: "p", Mode: mode, At: time.Now(), GivenBack: back}, &outcome)
+	}
+	observe(core.ModeExact, false, limit.RuleDecision{Key: "alice", Allowed: true, Remaining: 8})
+	observe(core.ModeLocal, false, limit.RuleDecision{Key: "alice", Allowed: true, Remaining: 1})
+	observe(core.ModeLocal, true, limit.RuleDecision{Key: "alice", Allowed: true, Remaining: 2})
+	observe(core.ModeRefused, false, limit.RuleDecision{Key: "alice"})
+	observe(core.ModeLocal, false, limit.RuleDecision{Key: "bob"})
+	used := c.Top(topkeys.ByUse, 2)
+	require.Len(t, used, 1)
+	assert.Equal(t, []any{"alice", int64(8)}, []any{used[0].Key, used[0].Remaining})
+	assert.InDelta(t, 0.2, used[0].Used, 1e-9)
+	assert.InDelta(t, 2, used[0].Requests, 0.01)
+	refused := c.Top(topkeys.ByRefusals, 2)
+	require.Len(t, refused, 1)
+	assert.Equal(t, []any{"bob", 0.0, int64(10)}, []any{refused[0].Key, refused[0].Used, refused[0].Capacity})
+}
+
 // TestAll asks for more keys than there can be.
 func TestAll(t *testing.T) {
 	c := topkeys.New(nil)
@@ -282,7 +305,7 @@ func TestOtherClock(t *testing.T) {
 			c := topkeys.New(nil)
 			refusal := limit.RuleDecision{Name: "r", Key: "alice", Limit: 1, Capacity: 1, RetryAfter: time.Minute, ResetAfter: time.Minute}
 			for range 10 {
-				c.ObserveRule("p", &refusal, time.Now().Add(off))
+				c.ObserveRule(&limit.Decision{Policy: "p", At: time.Now().Add(off)}, &refusal)
 			}
 			time.Sleep(59 * time.Second)
 			top := c.Top(topkeys.ByRefusals, 1)

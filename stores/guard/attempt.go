@@ -55,7 +55,7 @@ func (a *attempt) ask(asks []core.Ask) error {
 	err := a.guard.store.Take(a.ctx, asks)
 	a.ended(err)
 	if err == nil {
-		a.guard.outage.answered(a.now)
+		a.guard.answered(a.now)
 		a.guard.census.look(a.guard, a.now)
 	}
 	return err

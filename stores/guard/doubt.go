@@ -4,6 +4,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"sync/atomic"
+	"time"
 
 	"github.com/routelimit/limit/core"
 )
@@ -187,6 +188,14 @@ func (m *moment) next(now int64) int64 {
 }
 
 func (m *moment) time() int64 { return m.sinceNever.Load() + never }
+
+// wall returns the moment on the wall clock, or the zero time.
+func (m *moment) wall() (at time.Time) {
+	if t := m.time(); t != never {
+		at = time.UnixMicro(t).UTC()
+	}
+	return at
+}
 
 // advance makes the moment no earlier than now.
 func (m *moment) advance(now int64) {

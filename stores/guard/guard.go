@@ -44,7 +44,7 @@ type Options struct {
 }
 
 // A Store guards another one. It is safe for concurrent use, runs no goroutine for longer
-// than a call unless there is something to release, and needs no closing. The Mode of a decision says how it was made.
+// than a call unless there is something to release or to pay, or an outage lasts, and needs no closing. The Mode of a decision says how it was made.
 //
 // # Outages
 //
@@ -189,14 +189,22 @@ func (s *Store) unavailable() bool { return s.breaker.until.Load() != closed }
 
 // Condition says what the guard does now, and what it has done.
 func (s *Store) Condition() core.Condition {
-	return core.Condition{
-		Unavailable: s.unavailable(),
-		Outages:     s.outage.count.Load(),
-		Blocked:     s.outage.blocked.Load(),
+	o := &s.outage
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c := core.Condition{
+		Unavailable: s.unavailable() || o.count > 0 && s.now()-o.last < justNow,
+		Outages:     o.count,
+		Blocked:     o.blocked.Load(),
 		Owed:        s.debts.units.Load(),
 		Paid:        s.debts.paid.Load(),
 		Repeated:    s.debts.repeated.Load(),
 	}
+	if o.count > 0 {
+		c.Since, c.Until = time.UnixMicro(o.began), time.UnixMicro(o.last)
+	}
+	c.Lost, c.Doubted = s.raises.lost.wall(), s.doubts.all.wall()
+	return c
 }
 
 // Take implements [core.Store]. It returns errors of the store that do not wrap

@@ -18,7 +18,7 @@ func (c *call) takeLocal(d *core.Decision, reason error) (err error) {
 		return err
 	}
 	c.report(d)
-	c.guard.outage.add(c.now, d.Mode, reason)
+	c.decidedAlone(d.Mode, reason)
 	return nil
 }
 

@@ -274,7 +274,9 @@ func TestNoLeaseIsLeft(t *testing.T) {
 			look[0].Cost = 0
 			d := storetest.MustTake(t, f.Store, look...)
 			require.Equal(t, limit, d.Outcomes()[0].Remaining, "seed %d", seed)
+			time.Sleep((logQuiet + 2*watchEvery) * time.Microsecond)
 			synctest.Wait()
+			require.False(t, s.outage.lasts.Load())
 			s.unreleased.mu.Lock()
 			defer s.unreleased.mu.Unlock()
 			require.False(t, s.unreleased.armed, "no timer is left")

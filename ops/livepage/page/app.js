@@ -127,15 +127,22 @@ function show(s) {
 // health says in words whether the limiter works.
 function health(s) {
   const counts = Object.entries(s.mode_counts), all = counts.reduce((n, [, c]) => n + c, 0);
-  const without = counts.filter(([mode]) => outage(mode)).reduce((n, [, c]) => n + c, 0);
-  const last = s.modes.filter((p) => outage(p.mode)).at(-1);
+  const without = exactly(counts.filter(([mode]) => outage(mode)).reduce((n, [, c]) => n + c, 0));
+  const { since, until, owed, lost, doubted } = s.outage, recent = (at, minutes) => s.at - at < 60000 * minutes;
+  const units = counted(owed, 'unit');
   if (s.unavailable) {
-    return banner('outage', 'The store is unavailable', `Each rule decides as its on-error says. Decisions without the store in the last 5 minutes: ${exactly(without)}.`);
+    const owes = owed ? ` When it answers, this instance charges it for the ${units} that it admitted.` : '';
+    return banner('outage', 'The store is unavailable', `Since ${clock(since, s.at)}, each rule decides as its on-error says. Decisions without the store in the last 5 minutes: ${without}.${owes}`);
   }
-  if (without > 0) {
-    const ended = last && last.to * 1000 < s.at - 20000 ? ` The last one was at ${clock(last.to * 1000, s.at)}.` : '';
-    return banner('recovered', 'The store is available again', `Decisions without it in the last 5 minutes: ${exactly(without)}.${ended} For up to one window after an outage, this process may still refuse by its own counts.`);
+  const own = recent(doubted, 24 * 60) ? ` Since ${clock(doubted, s.at)}, and for a window of each rule, this instance also refuses by its own counts.` : '';
+  if (owed) {
+    return banner('paying', 'The store is available again', `This instance charges it for ${units} of the outage, and may refuse what other instances admit until then.${own}`);
   }
+  if (recent(until, 5)) {
+    return banner('recovered', 'The store is available again', `Requests were decided without it from ${clock(since, s.at)} to ${clock(until, s.at)}: ${without} in the last 5 minutes.${lost >= since ? ` It lost data, which was noticed at ${clock(lost, s.at)}, and was charged for what this instance had counted.` : ''}${own || ' It alone decides now.'}`);
+  }
+  if (own) return banner('recovered', 'The store works', own.trim());
+  if (without !== '0') return banner('recovered', 'The store works', `Decisions without it in the last 5 minutes: ${without}. The log says why.`);
   if (all === 0 && s.modes.length === 0) return banner('idle', 'No decision yet', 'Send a request to a limited route. It appears here within a second.');
   const waiting = s.waiters ? ` ${counted(s.waiters, 'request waits', 'requests wait')} for room.` : '';
   return banner('healthy', 'Healthy', `No decision of the last 5 minutes was made without the store.${waiting}`);
@@ -149,7 +156,7 @@ function overview(s) {
   set(byId('share'), all ? ` · ${(100 * sum(refused) / all).toFixed(1)} % of 2 minutes` : '');
   plots.admitted.draw(from, admitted);
   plots.refused.draw(from, refused);
-  plots.modes.draw(s.modes, s.at, s.since);
+  plots.modes.draw(s);
   const counts = Object.entries(s.mode_counts).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
   byId('modes').replaceChildren(...(counts.length ? counts.map(([mode, n]) => el('span', { class: 'mode', title: modeWords[mode] || mode },
     el('i', { class: `mode-${mode}` }), el('b', {}, number(n)), ` ${mode}`)) : ['none in the last 5 minutes']));
@@ -165,7 +172,7 @@ function showPolicies(s) {
   none.hidden = p.rows.length > 0;
   set(none, p.total === 0 ? 'No policy yet. A named policy appears at once, a route after its first request.' : `None of ${counted(p.total, 'policy', 'policies')} has “${visible(view.q)}” in its name.`);
   const more = p.offset + p.rows.length < p.matching, pager = byId('pager');
-  set(byId('policies-about'), `Figures are of the last 5 minutes. A bar shows the fullest key of the last 20 seconds.${p.unlisted ? ` ${counted(p.unlisted, 'request')} of further policies not listed.` : ''}`);
+  set(byId('policies-about'), `Figures are of the last 5 minutes. A bar shows the fullest key of the last 20 seconds${s.unavailable ? ' that the store decided: what keys use now is not known' : ''}.${p.unlisted ? ` ${counted(p.unlisted, 'request')} of further policies not listed.` : ''}`);
   pager.hidden = p.matching <= p.rows.length && p.offset === 0;
   set(byId('range'), `${exactly(Math.min(p.offset + 1, p.matching))}–${exactly(p.offset + p.rows.length)} of ${exactly(p.matching)}`);
   byId('previous').disabled = p.offset === 0;

@@ -208,7 +208,9 @@ export class Inspector {
       this.peeked = { of, limit: d.limit };
       set(byId('peek-key'), name(of));
       set(byId('peek-rule'), `in ${visible(of.rule)} of ${visible(of.policy)}`);
-      fill(this.dialog.querySelector('.bar'), d.used);
+      const bar = this.dialog.querySelector('.bar');
+      bar.hidden = d.used === undefined; // without the store, it is not known
+      fill(bar, d.used || 0);
       set(byId('peek-words'), visible(d.words));
       byId('peek').hidden = false;
       this.timer = setTimeout(() => this.look(), 1000);

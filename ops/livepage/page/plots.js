@@ -83,7 +83,7 @@ export class Timeline {
     place.append(this.svg, el('div', { class: 'scale' }, this.from, el('span', {}, 'now')), this.list);
   }
 
-  draw(periods, now, since) {
+  draw({ modes: periods, at: now, since, unavailable, outage: last }) {
     const minutes = Math.min(60, Math.max(10, Math.ceil((now - since) / 60000))), long = minutes * 60;
     const end = now / 1000, start = end - long;
     const shown = periods.filter((p) => p.to > start);
@@ -93,7 +93,9 @@ export class Timeline {
       return svg('rect', { x: from - start, y: 0, width: Math.max(long / 200, Math.min(p.to, end) - from), height: 40, class: `mode-${p.mode}` });
     }));
     set(this.from, `${minutes} minutes ago`);
-    const text = shown.filter((p) => outage(p.mode)).map((p) => `${clock(p.from * 1000, now)} to ${p.to >= end - 10 ? 'now' : clock(p.to * 1000, now)}, ${modeWords[p.mode]}`);
+    const within = (p, at) => (p.from * 1000 <= at && at < p.to * 1000 ? at : 0); // slots of 10 seconds know less than the latest outage
+    const text = shown.filter((p) => outage(p.mode)).map((p) => `${clock(within(p, last.since) || p.from * 1000, now)} to ${
+      p.to >= end - 10 && unavailable ? 'now' : clock(within(p, last.until) || Math.min(p.to * 1000, now), now)}, ${modeWords[p.mode]}`);
     set(this.list, text.length ? `Without the store: ${text.slice(-3).join('; ')}` : '');
     this.svg.setAttribute('aria-label', periods.length === 0 ? `No decisions in the last ${minutes} minutes.`
       : text.length === 0 ? `No decision of the last ${minutes} minutes was made without the store.` : `Decisions without the store in the last ${minutes} minutes: ${text.join('; ')}.`);

@@ -27,19 +27,12 @@
 //   - rate_limiting_wait_duration_seconds by policy and result, a histogram: how long
 //     requests waited for room, of those that waited.
 //
-// Watch exports rate_limiting_waiters and rate_limiting_store_unavailable as gauges, and
-// rate_limiting_reservations_total and rate_limiting_settlements_total: see
-// operate.Stats.
-//
-// This expression is above 0 while requests are admitted without the store:
-//
-//	sum by (mode) (rate(rate_limiting_requests_total{result="admitted",mode=~"local|allowed"}[1m]))
+// Watch exports what operate.ReadStats returns. rate_limiting_store_unavailable is 1 while
+// requests are decided without the store, and rate_limiting_store_owed is above 0 until the
+// store is charged for what was admitted meanwhile, about a second after it answers.
 //
 // Requests of clients that the program exempts or bars have the modes exempt and
 // barred, and no rule. Rules with OnStoreError Refuse have the mode refused instead.
-// rate_limiting_store_owed is above 0 until the store is charged for what was admitted
-// without it, about a second after it answers. If it has lost data, refusals may have the mode
-// local for up to a window.
 //
 // The metrics are of what [limit.Options].Observe observes: each HTTP request that
 // a handler, middleware or adapter decides, and [limit.Policy.Take] and

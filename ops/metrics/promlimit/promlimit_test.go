@@ -334,7 +334,7 @@ rate_limiting_store_owed 5
 # HELP rate_limiting_store_paid_total Units admitted without the store that it was charged for afterwards.
 # TYPE rate_limiting_store_paid_total counter
 rate_limiting_store_paid_total 0
-# HELP rate_limiting_store_unavailable Stores whose breaker is open.
+# HELP rate_limiting_store_unavailable Stores without which requests are decided now.
 # TYPE rate_limiting_store_unavailable gauge
 rate_limiting_store_unavailable 1
 # HELP rate_limiting_waiters Requests that wait for room.

@@ -105,12 +105,15 @@ const dialTimeout = 3 * time.Second
 // flags.
 func Explain(err error) error {
 	var dial *net.OpError
+	var slow net.Error
 	var diagnosis *core.Diagnosis
 	var reply redis.Error
 	switch {
 	case err == nil:
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return unreachable(dial)
+	case errors.As(err, &slow) && slow.Timeout():
+		return fmt.Errorf("Redis does not answer: %w", slow)
 	case redis.HasErrorPrefix(err, "MOVED"), strings.Contains(err.Error(), "MOVED "), strings.Contains(err.Error(), "CROSSSLOT"):
 		return fmt.Errorf("%w: the Redis is a Cluster: write --cluster", err)
 	case strings.Contains(err.Error(), "cluster support disabled"):
