@@ -199,5 +199,7 @@ func TestWithheldRights(t *testing.T) {
 			}
 		})
 	}
-	require.Positive(t, decided)
+	if redistest.Installed(t) {
+		require.Positive(t, decided)
+	}
 }
