@@ -47,6 +47,9 @@ func (a *attempt) ended(err error) {
 	if err != nil || a.guard.doubts.losses != nil {
 		a.guard.learn(err, a.now)
 	}
+	if a.now-began > sluggish {
+		a.guard.debts.waited.advance(a.now)
+	}
 	a.result = max(a.result, a.judge(a.now-began, err))
 }
 

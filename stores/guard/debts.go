@@ -35,6 +35,7 @@ type debts struct {
 
 	raised map[debtor]struct{} // keys that were raised before the others of their rules, since the last loss
 
+	waited   moment                             // when a call last took long
 	payments sync.RWMutex                       // a reset waits for those in flight
 	after    func(in time.Duration, pay func()) // time.AfterFunc, but in tests
 }

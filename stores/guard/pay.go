@@ -16,6 +16,9 @@ import (
 // pays: ten times what Redis needs for a debt.
 const payCost = 100
 
+// sluggish is how many µs a call takes beside which requests wait for no other call, for a second.
+const sluggish = 10_000
+
 // A payment is what one debtor pays in a call. Others do not pay it meanwhile.
 type payment struct {
 	of     *debt
@@ -274,7 +277,7 @@ var errRaising = fmt.Errorf("%w: it may have lost data", core.ErrUnavailable)
 // payFirst pays what the keys of a call owe, before the store decides about them.
 func (c *call) payFirst() error {
 	b := &c.guard.debts
-	if (c.probe || c.guard.breaker.trouble.Load()) && !b.first(c.charges) {
+	if (c.probe || c.guard.breaker.trouble.Load() || c.now-b.waited.time() < 1_000_000) && !b.first(c.charges) {
 		return nil // a request makes one call to a store in trouble; the timer pays, and until then the memory must admit too
 	}
 	b.payments.RLock()
