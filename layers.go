@@ -34,16 +34,15 @@ func (l *layer) around() *layer {
 	return nil
 }
 
-// answers reports whether a refusal of l answers the request of o. Wrappers of one
-// response share its header, but for http.TimeoutHandler, which leaves the request its own.
-// Calls of an RPC have headers that differ, but their procedures end the paths of their
-// requests, with or without the prefix of a router. A handler that calls another procedure
-// has another path.
+// answers reports whether a refusal of l answers the request of o: whether the response of l
+// reaches that of o. Calls of an RPC have headers that differ, but their procedures end the
+// paths of their requests, with or without the prefix of a router. A handler that calls
+// another procedure has another path.
 func (l *layer) answers(o *layer) bool {
 	if l.framework.RPC() {
 		return strings.HasSuffix(o.request.URL.Path, l.request.URL.Path)
 	}
-	return response.Same(l.header, o.header) || l.timed && l.sends(o)
+	return response.Same(l.header, o.header) || l.w != nil && o.w != nil && response.Reaches(l.w, o.w)
 }
 
 // sends reports whether l decides the very request of o, and not one that its handler makes.
@@ -71,11 +70,12 @@ func (l *layer) overlaps() bool {
 }
 
 // spare leaves out the rules whose quotas the sets around l have charged for the request: it
-// is charged to each once. A handler such as http.TimeoutHandler changes the response, and
-// not the header of the request.
+// is charged to each once. Middleware that collects the answer in a response of its own, and
+// passes the request on, is not told from a handler that makes requests with the header of
+// its own one: of these, only the first is not charged again.
 func (l *layer) spare(run *engine.Run) {
 	for o := l.outer; o != nil; o = o.outer {
-		if o.version.limiter == l.version.limiter && (l.sends(o) || l.answers(o)) {
+		if o.version.limiter == l.version.limiter && (l.answers(o) || l.sends(o) && !o.spared.Swap(true)) {
 			run.Spare(&o.Decision.of)
 		}
 	}

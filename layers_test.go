@@ -455,3 +455,65 @@ func TestLayersAroundDisconnects(t *testing.T) {
 		server.Close()
 	}
 }
+
+// TestLayersAroundResponsesOfTheirOwn has a handler between two sets make requests whose
+// responses are its own. What it serves then is charged, whatever inner sets refuse.
+func TestLayersAroundResponsesOfTheirOwn(t *testing.T) {
+	type parts struct{ free, full, together http.Handler }
+	timed := func(h http.Handler) http.Handler { return http.TimeoutHandler(h, time.Minute, "") }
+	for name, test := range map[string]struct {
+		serve func(w http.ResponseWriter, r *http.Request, p parts)
+		want  int64 // units of ten requests
+	}{
+		"a part refused behind a timeout": {func(_ http.ResponseWriter, r *http.Request, p parts) {
+			timed(p.full).ServeHTTP(httptest.NewRecorder(), r.WithContext(r.Context()))
+		}, 10},
+		"another set tried after one behind a timeout": {func(_ http.ResponseWriter, r *http.Request, p parts) {
+			timed(p.full).ServeHTTP(httptest.NewRecorder(), r)
+			p.free.ServeHTTP(httptest.NewRecorder(), r)
+		}, 10},
+		"and one that is With the outer set": {func(_ http.ResponseWriter, r *http.Request, p parts) {
+			timed(p.full).ServeHTTP(httptest.NewRecorder(), r)
+			p.together.ServeHTTP(httptest.NewRecorder(), r)
+		}, 10},
+		"three parts With the outer set": {func(_ http.ResponseWriter, r *http.Request, p parts) {
+			for range 3 {
+				p.together.ServeHTTP(httptest.NewRecorder(), r.WithContext(r.Context()))
+			}
+		}, 30},
+		"another set tried after a panic": {func(w http.ResponseWriter, r *http.Request, p parts) {
+			func() {
+				defer func() { _ = recover() }()
+				p.free.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, "panics")))
+			}()
+			p.full.ServeHTTP(w, r)
+		}, 10},
+		"the answer of one part passed on": {func(w http.ResponseWriter, r *http.Request, p parts) {
+			answer := httptest.NewRecorder()
+			p.together.ServeHTTP(answer, r)
+			w.WriteHeader(answer.Code)
+		}, 10},
+		"refused behind two timeouts": {func(w http.ResponseWriter, r *http.Request, p parts) {
+			timed(timed(p.full)).ServeHTTP(w, r)
+		}, 0},
+	} {
+		l := limit.New(nil, nil)
+		outer := limit.Named("app", limit.Global(time.Hour, 100))
+		serves := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.Context().Value(userKey{}) == "panics" {
+				panic("served half")
+			}
+		})
+		p := parts{
+			bound(t, l, limit.Named("free", limit.Global(time.Hour, 1000))).Handler(serves),
+			bound(t, l, limit.Named("full", limit.Global(time.Hour, 1))).Handler(serves),
+			bound(t, l, limit.Named("together", limit.PerIP(time.Hour, 1000)).With(outer)).Handler(serves),
+		}
+		sent(p.full, "/")
+		h := bound(t, l, outer).Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { test.serve(w, r, p) }))
+		for range 10 {
+			sent(h, "/")
+		}
+		assert.Equal(t, 100-test.want, left(t, l, "app", "global-1h", ""), name)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -34,13 +35,14 @@ type layer struct {
 	known     [door.Parts]string // of the caller
 	shared    bool               // whether something has it that may outlive the request
 	userless  bool               // whether a rule by user met no user, and no request had one so far
-	timed     bool               // whether the response is one of http.TimeoutHandler
 	arrived   *time.Time         // when the request did, if a set has let it wait
 
-	recorder *response.Recorder // of the response, once the handler runs, if rules settle by its status
-	header   http.Header        // of the response
-	state    string             // of the quotas there, by this set
-	held     engine.Hold        // what the set took
+	w        http.ResponseWriter // the response
+	header   http.Header         // of it
+	recorder *response.Recorder  // of it, once the handler runs, if rules settle by its status
+	state    string              // of the quotas there, by this set
+	held     engine.Hold         // what the set took
+	spared   atomic.Bool         // whether a request with a response of its own was not charged again
 
 	exchange exchange // of net/http
 }

@@ -24,13 +24,15 @@ func (l *layer) serve(p *version, w http.ResponseWriter, r *http.Request, from d
 
 func (l *layer) handle(w http.ResponseWriter) error {
 	p, d := l.version, &l.Decision
-	l.header = w.Header()
-	l.timed = l.outer != nil && !response.Same(l.header, l.outer.header) && response.Timed(w)
+	l.w, l.header = w, w.Header()
 	if err := l.decide(true); err != nil {
 		l.giveBack()
 		return l.fail(w, err)
 	}
-	defer d.of.Release() // whatever panics before the handler's end is settled
+	defer func() { // also if the handler panics
+		d.of.Release()
+		l.keep()
+	}()
 	if !d.Allowed {
 		return l.refuse(w)
 	}

@@ -29,15 +29,36 @@ func RecorderOf(ctx context.Context, w http.ResponseWriter) *Recorder {
 // Same reports whether two headers are one map.
 func Same(a, b http.Header) bool { return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() }
 
-// Timed reports whether w writes to a response of [http.TimeoutHandler], which has a header
-// of its own. If net/http gives it another name, nothing is.
-func Timed(w http.ResponseWriter) bool {
-	for ; w != nil; w = behind(w) {
-		if reflect.TypeOf(w).String() == "*http.timeoutWriter" {
-			return true
+// Reaches reports whether what is written to w ends in the same response as what is written
+// to other, also through [http.TimeoutHandler]. It asks neither for anything else, since
+// TimeoutHandler may write meanwhile.
+func Reaches(w, other http.ResponseWriter) bool {
+	a, b := reflect.ValueOf(innermost(w)), reflect.ValueOf(innermost(other))
+	return a.Kind() == reflect.Pointer && a.Type() == b.Type() && a.Pointer() == b.Pointer()
+}
+
+func innermost(w http.ResponseWriter) http.ResponseWriter {
+	for {
+		next := inside(w)
+		if next == nil {
+			return w
 		}
+		w = next
 	}
-	return false
+}
+
+// inside returns what w writes to, or nil if that is not known: net/http may name the writer
+// of TimeoutHandler in another way.
+func inside(w http.ResponseWriter) http.ResponseWriter {
+	v := reflect.ValueOf(w)
+	if v.Type().String() != "*http.timeoutWriter" {
+		return behind(w)
+	}
+	field := v.Elem().FieldByName("w")
+	if !field.IsValid() || field.Type() != reflect.TypeFor[http.ResponseWriter]() {
+		return nil
+	}
+	return *(*http.ResponseWriter)(field.Addr().UnsafePointer())
 }
 
 // Deadline returns the time at which the context of a request that has arrived at a time

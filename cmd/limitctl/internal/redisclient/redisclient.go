@@ -113,7 +113,7 @@ func Explain(err error) error {
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return unreachable(dial)
 	case errors.As(err, &slow) && slow.Timeout():
-		return fmt.Errorf("Redis does not answer: %w", slow)
+		return fmt.Errorf("no answer from Redis: %w", slow)
 	case redis.HasErrorPrefix(err, "MOVED"), strings.Contains(err.Error(), "MOVED "), strings.Contains(err.Error(), "CROSSSLOT"):
 		return fmt.Errorf("%w: the Redis is a Cluster: write --cluster", err)
 	case strings.Contains(err.Error(), "cluster support disabled"):
