@@ -3,6 +3,7 @@ package main
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -159,7 +160,8 @@ func TestTwoScopes(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(out, "reset: "))
 	left, err := client.Keys(t.Context(), "*").Result()
 	require.NoError(t, err)
-	assert.Empty(t, left)
+	slices.Sort(left) // of the resets, for older debts
+	assert.Equal(t, []string{"limit:1:mark:{GET%20/a}:per-ip-1h:192.0.2.1", "limit:1:mark:{each%20GET%20/a}:per-ip-1h:192.0.2.1"}, left)
 }
 
 // TestHashedKeys checks programs with a Secret, and rules in code.

@@ -132,6 +132,9 @@ func (r *Run) await() (mayAsk bool, err error) {
 			return false, r.tooLate(due)
 		}
 		again := w.asked.Add(askAgain)
+		if r.forSlot() {
+			again = due // slots are not reset, and their waiters ask as often as is bounded
+		}
 		if now := time.Now(); mayAsk && (!due.After(now) || !again.After(now)) {
 			return true, nil
 		}
@@ -284,7 +287,6 @@ func (r *Run) mayWait(d *Decision, certain time.Time, due *time.Time) bool {
 func (r *Run) queuedLate(due time.Time) bool {
 	w := &r.waiter
 	rule := r.rules[w.place.Rule()]
-	leases := r.plan.rules[rule].Charge.Quota.Leases()
 	if p := w.patience; p != nil {
 		if p.rules>>rule&1 == 0 { // it has moved to another queue, or was not refused yet
 			p.set(1<<rule, r.plan.rules[rule].Wait)
@@ -293,7 +295,12 @@ func (r *Run) queuedLate(due time.Time) bool {
 			return true
 		}
 	}
-	return !leases && w.late(due)
+	return !r.forSlot() && w.late(due)
+}
+
+// forSlot reports whether r is in the queue of a rule with leases.
+func (r *Run) forSlot() bool {
+	return r.plan.rules[r.rules[r.waiter.place.Rule()]].Charge.Quota.Leases()
 }
 
 // tooLate makes the result the refusal of r, which is in a queue, or before a full one, and cannot

@@ -30,8 +30,11 @@ var judges = map[string][]string{
 	"adapter/rpc/internal/flow":     {"./adapter/rpc"},
 	"internal/echoflow":             {"./echolimit", "./adapter/echov5limit"},
 	"cmd/limitctl/internal/keyscan": {"./cmd/limitctl/internal/doctor", "./cmd/limitctl/internal/live"},
+	"internal/decorate":             {"."},
+	"internal/door":                 {".", "./ginlimit", "./echolimit"},
 	"internal/fields":               {"."},
 	"internal/filewatch":            {"./ops/access", "./ops/policyfile"},
+	"internal/listeners":            {"."},
 	"internal/logbook":              {".", "./stores/guard"},
 	"internal/redisfacts":           {"./stores/redisstore", "./cmd/limitctl/internal/doctor"},
 }
