@@ -26,7 +26,7 @@ import (
 // admitted beside the bound, and what the store counts in the end beside what was admitted.
 type recovery struct {
 	name  string
-	full  bool // only with LIMIT_FAULTS
+	full  bool // only with LIMIT_FAULTS: it wants a machine with nothing else to do
 	loses bool // the store may lose its data
 	idle  int  // instances, the last ones, that make no call from the outage on until the store answers again
 
@@ -73,13 +73,13 @@ var recoveries = []recovery{
 	{name: "paused for 400 ms", outage: pauseServer, lasts: 400 * time.Millisecond, timeout: 100 * time.Millisecond, full: true},
 	{name: "paused for 2 s", outage: pauseServer, lasts: 2 * time.Second, full: true},
 	{name: "paused for 60 s", outage: pauseServer, lasts: time.Minute, full: true},
-	{name: "one instance cut off for 1 s", lasts: time.Second, outage: func(f *recoveryFleet) func() {
+	{name: "one instance cut off for 1 s", full: true, lasts: time.Second, outage: func(f *recoveryFleet) func() {
 		require.NoError(f.t, f.proxies[0].Refuse(true))
 		return func() { require.NoError(f.t, f.proxies[0].Refuse(false)) }
 	}},
-	{name: "restarted with its data", outage: restart(true), lasts: 300 * time.Millisecond},
-	{name: "restarted without its data", outage: restart(false), lasts: 300 * time.Millisecond, loses: true},
-	{name: "restarted without its data, one instance paused meanwhile", idle: 1, outage: restart(false), lasts: 300 * time.Millisecond, loses: true},
+	{name: "restarted with its data", outage: restart(true), lasts: 300 * time.Millisecond, full: true},
+	{name: "restarted without its data", outage: restart(false), lasts: 300 * time.Millisecond, loses: true, full: true},
+	{name: "restarted without its data, one instance paused meanwhile", idle: 1, outage: restart(false), lasts: 300 * time.Millisecond, loses: true, full: true},
 	{name: "emptied by a replication", outage: func(f *recoveryFleet) func() {
 		empty := redistest.Launch(f.t)
 		admin := f.server.Client()

@@ -150,7 +150,7 @@ func (s *Store) learn(err error, now int64) {
 			d.known.Store(n)
 		}
 	}
-	if err == nil || !errors.Is(err, core.ErrUnavailable) || errors.Is(err, core.ErrBlocked) { // which tells nothing of its data
+	if err == nil || !errors.Is(err, core.ErrUnavailable) {
 		return
 	}
 	lost := errors.Is(err, core.ErrForgotten)

@@ -154,7 +154,9 @@ func New(store core.Store, options *Options) *Store {
 	if options != nil {
 		keys.MaxKeys = options.MaxKeys
 	}
-	return newStore(store, options, memstore.New(&keys), func() int64 { return micros + time.Since(base).Microseconds() })
+	s := newStore(store, options, memstore.New(&keys), func() int64 { return micros + time.Since(base).Microseconds() })
+	s.debts.after = func(in time.Duration, f func()) { time.AfterFunc(in, f) }
+	return s
 }
 
 func newStore(store core.Store, options *Options, own *memstore.Store, now func() int64) *Store {
@@ -174,7 +176,7 @@ func newStore(store core.Store, options *Options, own *memstore.Store, now func(
 		s.outage.log = options.Log
 	}
 	s.doubts.begin(store, s.instances == 1)
-	s.debts.after = func(in time.Duration, f func()) { time.AfterFunc(in, f) }
+	s.debts.after = func(time.Duration, func()) {} // a test sets the time
 	s.census.due.Store(now() + censusEvery) // a program that runs for less does not count
 	return s
 }

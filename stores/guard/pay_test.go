@@ -41,17 +41,6 @@ func TestBlip(t *testing.T) {
 	assert.Zero(t, f.guards[0].debts.count.Load())
 }
 
-// TestBlockedOwes has calls fail in an outage for want of a connection, which tells nothing
-// about the data of the store: what is admitted then is a debt too.
-func TestBlockedOwes(t *testing.T) {
-	f := newFleet(3, nil)
-	f.cut[0].fail(errAway)
-	require.Equal(t, 1, f.admits(t, "k", 1))
-	f.cut[0].fail(fmt.Errorf("no connection: %w", core.ErrBlocked))
-	require.Equal(t, 2, f.admits(t, "k", 2))
-	assert.EqualValues(t, 3, f.guards[0].Condition().Owed)
-}
-
 // TestResetAfterBlip resets an exhausted key at the store after a call failed.
 func TestResetAfterBlip(t *testing.T) {
 	for _, instances := range []int{1, 3} {
