@@ -177,7 +177,7 @@ func newStore(store core.Store, options *Options, own *memstore.Store, now func(
 	}
 	s.doubts.begin(store, s.instances == 1)
 	s.debts.after = func(time.Duration, func()) {} // a test sets the time
-	s.census.due.Store(now() + censusEvery) // a program that runs for less does not count
+	s.census.due.Store(now() + censusEvery)        // a program that runs for less does not count
 	return s
 }
 
