@@ -78,6 +78,7 @@ func (p *Policy) decide(r *http.Request, from door.Framework, cost int64) (d Dec
 		d.of.OnLoss(nil, l.reportLoss)
 		l.shared = true
 	}
+	l.keep()
 	l.leave()
 	return d, nil
 }

@@ -60,7 +60,6 @@ func (l *layer) enter(p *version, r *http.Request, from door.Framework, given *R
 // leave ends l. After a panic, leave it to the garbage collector instead.
 func (l *layer) leave() {
 	l.held.End()
-	l.keep()
 	if l.passage == nil || l.passage.users.Leave() {
 		l.free()
 	}

@@ -33,7 +33,6 @@ func newFleet(instances int, random *rand.Rand) *fleet {
 		cut := &frail{Store: f.store}
 		f.cut = append(f.cut, cut)
 		f.guards = append(f.guards, newStore(cut, &Options{Instances: instances, Log: nowhere}, at(&f.now), f.now.Load))
-		f.guards[len(f.guards)-1].debts.after = untimed
 	}
 	return f
 }

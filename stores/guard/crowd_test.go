@@ -66,7 +66,6 @@ func TestCrowd(t *testing.T) {
 	c := core.Charge{Policy: "p", Rule: "r", Quota: core.Quota{Limit: 1_000, Window: day}, Cost: 1}
 	for range processes {
 		s := newStore(store, &Options{Instances: processes, Log: nowhere}, memstore.New(&memstore.Options{Now: now.Load}), now.Load)
-		s.debts.after = untimed
 		for i := range keys {
 			c.Key = fmt.Sprint(i)
 			charges := []core.Charge{c}

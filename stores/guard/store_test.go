@@ -124,12 +124,8 @@ func guarded(instances int, start int64) (*Store, *frail, *atomic.Int64) {
 	now.Store(start)
 	f := &frail{Store: at(now), now: now.Load, lostAt: make(map[string]int64)}
 	s := newStore(f, &Options{Instances: instances, Log: nowhere}, at(now), now.Load)
-	s.debts.after = untimed
 	return s, f, now
 }
-
-// untimed is the timer of payments in tests that pay when they want.
-func untimed(time.Duration, func()) {}
 
 // TestStore runs the suite of all stores on the guard: around a store that works, and
 // without the store.
