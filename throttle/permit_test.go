@@ -146,6 +146,8 @@ func TestThrottleStoreHangs(t *testing.T) {
 		took := time.Since(f.start).Seconds()
 		assert.InDelta(t, 11.5, took, 1.5, "a second until the first has failed, and one for the probe of the last")
 		assert.LessOrEqual(t, store.asked.Load(), int64(5+took), "the first of each, and then one at a time, of a second")
+		store.fails.Store(false)
+		time.Sleep(2 * store.stall) // the guard may be looking whether the store is back
 	})
 }
 
