@@ -67,6 +67,9 @@ func keysFound(f *RedisFacts) result {
 	if f.Keys.Err != "" {
 		return skipped("%s", f.Keys.Err)
 	}
+	if len(f.Keys.Found) == 0 && !f.Keys.More {
+		return skipped("no keys under %s: nothing was counted lately, or the programs use another prefix (--prefix)", words.Quote(f.Prefix))
+	}
 	policies := make(map[string]int)
 	var largest Key
 	for _, k := range f.Keys.Found {

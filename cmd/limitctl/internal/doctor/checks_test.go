@@ -189,6 +189,8 @@ var rows = []struct {
 		add(f, Key{Name: lua.Key("limit", &core.Charge{Policy: "\x1b]", Rule: "r", Key: "k"}), Type: "string", TTL: 1, Size: 5000, First: 'c'})
 		f.Redis.Keys.More = true
 	}, OK, `2 keys under "limit", and more that were not checked (--keys); by policy: "\x1b]" 1, "POST /" 1; the largest has 5.0 kB: "limit:1:{%1B%5D}:r:k"`, ""},
+	{"keys", func(f *Facts, _ *Node) { f.Redis.Keys = Keys{} }, Skipped, "another prefix (--prefix)", ""},
+	{"keys", func(f *Facts, _ *Node) { f.Redis.Keys = Keys{More: true} }, OK, "and more that were not checked", ""},
 	{"keys", noScan, Skipped, "NOPERM", ""},
 	{"keys-ttl", func(f *Facts, _ *Node) {
 		add(f, Key{Name: "limit:1:{p}:r:k", Type: "string", TTL: -1, Size: 12, First: 'A'})
