@@ -18,11 +18,7 @@ func (q Quota) Append(b []byte) []byte {
 	b = append(b, quotaVersion, byte(q.Algorithm))
 	b = binary.AppendVarint(b, q.Limit)
 	b = binary.AppendVarint(b, q.Window)
-	var aligned int64
-	if q.Aligned {
-		aligned = 1
-	}
-	for i, n := range [...]int64{q.Burst, q.Cells, q.Missing, q.MaxWait, q.Bar, q.MaxBar, aligned, int64(q.Calendar.Unit)} {
+	for i, n := range q.Numbers() {
 		if n != 0 {
 			b = binary.AppendVarint(append(b, byte(i+1)), n)
 		}

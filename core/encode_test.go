@@ -30,3 +30,18 @@ func TestEncodeEveryField(t *testing.T) {
 		}
 	}
 }
+
+// TestFieldsAgree sets one field after the other: its bit, its number and its name are in
+// one place of the order.
+func TestFieldsAgree(t *testing.T) {
+	for i, q := range []Quota{{Burst: 1}, {Cells: 1}, {Missing: 1}, {MaxWait: 1}, {Bar: 1}, {MaxBar: 1}, {Aligned: true}, {Calendar: Calendar{Unit: Hour}}} {
+		var numbers [fieldCount]int64
+		numbers[i] = 1
+		if q.set() != 1<<i || q.Numbers() != numbers {
+			t.Errorf("%s: bits %b, numbers %v", fieldNames[i], q.set(), q.Numbers())
+		}
+	}
+	if allFields != 1<<fieldCount-1 || len(fieldNames) != fieldCount {
+		t.Error("the constants, the names and the count differ")
+	}
+}

@@ -12,7 +12,7 @@ import (
 // of the cost of a lone decision is what the script defines anew in every call. The
 // result decides as the text does. The rules go by the lines of the text:
 //
-//   - Lines of comments are left out, and marks such as "-- @extra" at the end of a line: see
+//   - Comments are left out, and marks such as "-- @extra" at the end of a line: see
 //     file in script.go.
 //   - A call of a function that is marked "-- @rare" becomes a function expression,
 //     so that it is defined only where it is reached.
@@ -33,7 +33,7 @@ import (
 // TestFlattened in package redisstore compares what both texts decide.
 func flatten(text string) string {
 	s := &script{}
-	s.read(writeConstants(marked.ReplaceAllString(commentLine.ReplaceAllString(text, ""), "\n")))
+	s.read(writeConstants(marked.ReplaceAllString(commentEnd.ReplaceAllString(commentLine.ReplaceAllString(text, ""), ""), "\n")))
 	for _, f := range s.functions {
 		if f.rare {
 			s.writeRare(f)
@@ -50,6 +50,7 @@ func flatten(text string) string {
 
 var (
 	commentLine = regexp.MustCompile(`(?m)^ *--(?: [^@].*|| @(?:needs|value|returned).*)\n`)
+	commentEnd  = regexp.MustCompile(`(?m) +-- [^@].*$`)
 	marked      = regexp.MustCompile(` -- @(?:extra|several|debt|take|tallies)\n`)
 	constants   = regexp.MustCompile(`(?m)^local ([A-Z_]+(?:, [A-Z_]+)*) = (\d+(?:, \d+)*)(?: --.*)?\n`)
 	definition  = regexp.MustCompile(`(?ms)^(-- @rare\n)?(local )?function ([\w.]+)\(([^)\n]*)\)(?:\n(.*?)^| ([^\n]*) )end\n`)

@@ -19,8 +19,8 @@ func leased(id uint64) []core.Charge {
 func TestEncodeLeases(t *testing.T) {
 	requests := batch(leased(1), leased(1<<63), leased(0x0102030405060708))
 	_, args := NewRules("limit", requests[0]).Encode("", 1, requests)
-	assert.Equal(t, []any{7, int64(5), int64(2_000_000), 1, []byte("\x00\x00\x00\x1e\x84\x80" +
-		"\x00\x00\x00\x00\x00\x00\x00\x01\x80\x00\x00\x00\x00\x00\x00\x00\x01\x02\x03\x04\x05\x06\x07\x08")}, args[9:14])
+	assert.Equal(t, specOf(ofLog(5, 1), "\x07"+"\x00\x00\x00\x00\x00\x05"+"\x00\x00\x00\x1e\x84\x80"+"\x00\x01\x00\x1e"+"\x00\x00\x00\x1e\x84\x80"+
+		"\x00\x00\x00\x00\x00\x00\x00\x01\x80\x00\x00\x00\x00\x00\x00\x00\x01\x02\x03\x04\x05\x06\x07\x08"), args[3])
 
 	keys, args, at := EncodeLeases("limit", "", 1, true, leased(1)[1:])
 	assert.Equal(t, []string{"limit:1:{p}:b:all"}, keys)

@@ -309,10 +309,12 @@ end
 
 -- fills in the row of a key that has a ring, from a value that begins with its header
 local function load_ring(rule, now, k, value, newest)
-  local limit, window, live = rule.limit, rule.window, u24(value, 14)
+  local limit, window, form = rule.limit, rule.window, byte(value, 1)
+  local c, d, e, l, m, n, t, u, v, w, x, y, z = byte(value, 11, 23) -- at once, for 1 % of a lone decision
+  local live, oldest = (l*256 + m)*256 + n, (((((t*256 + u)*256 + v)*256 + w)*256 + x)*256 + y)*256 + z
   local s = {
-    key = keys[k], width = byte(value, 1) == RING_SHORT and 4 or 6, size = limit, cursor = u24(value, 11), live = live,
-    slots = '', from = 0, oldest = u56(value, 17), newest = newest, window = window, stays = true,
+    key = keys[k], width = form == RING_SHORT and 4 or 6, size = limit, cursor = (c*256 + d)*256 + e, live = live,
+    slots = '', from = 0, oldest = oldest, newest = newest, window = window, stays = true,
   }
   local other = sub(value, 2, 10) ~= rule.ring
   if other then s.size, s.window = u24(value, 2), u48(value, 5) end

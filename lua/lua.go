@@ -41,6 +41,9 @@ type rule struct {
 	prefix string // of its keys
 	size   int64  // weightOfSize
 	places []int
+
+	head   []byte // algorithm, limit and window, as the script gets them
+	params string // likewise; "" if they change from call to call
 }
 
 // NewRules returns the encoder for requests with the rules of asks. The keys of Redis
@@ -66,7 +69,7 @@ func (l *Rules) add(prefix string, ask, number int, from *core.Charge) {
 	r := slices.IndexFunc(l.rules, func(r rule) bool { return r.SameState(&c) && r.Quota == c.Quota })
 	if r < 0 {
 		r = len(l.rules)
-		l.rules = append(l.rules, rule{Charge: c, prefix: KeyPrefix(prefix, &c), size: weightOfSize(&c.Quota)})
+		l.rules = append(l.rules, newRule(prefix, c))
 	}
 	l.rules[r].places = append(l.rules[r].places, len(l.places))
 	l.charges = append(l.charges, c)
@@ -74,6 +77,16 @@ func (l *Rules) add(prefix string, ask, number int, from *core.Charge) {
 	if c.Quota.Queues() {
 		l.longest = maxSpan
 	}
+}
+
+func newRule(prefix string, c core.Charge) rule {
+	q := &c.Quota
+	r := rule{Charge: c, prefix: KeyPrefix(prefix, &c), size: weightOfSize(q),
+		head: []byte(string([]byte{byte(q.Algorithm)}) + number(q.Limit, 6) + number(q.Window, 6))}
+	if !q.Identified() && q.Calendar.Unit == 0 {
+		r.params = parameters(q, "")
+	}
+	return r
 }
 
 // at returns the charge at a place of a request.
@@ -141,22 +154,29 @@ func weightOfSize(q *core.Quota) int64 {
 }
 
 const (
-	chargeSize = 8 // index:2, cost:6
-	argsBefore = 4
-	argsARule  = 5
+	chargeSize = 8      // index:2, cost:6
+	specSize   = 17 + 9 // of most rules: see take.lua
 )
 
 // Encode returns the keys and the arguments of a call that decides requests of the shape
-// of l. Now is empty but in tests; grace is the
-// milliseconds that a key outlives its last unit. The caller may replace args[1], 0,
-// by the time of Redis after which the call does nothing.
+// of l. Now is empty but in tests; grace is the milliseconds that a key outlives its last
+// unit. The caller may replace args[1], 0, by the time of Redis after which the call does
+// nothing.
 func (l *Rules) Encode(now string, grace int, requests [][]core.Ask) (keys []string, args []any) {
+	keys, args, _ = l.encode(now, grace, requests)
+	return keys, args
+}
+
+// encode is Encode. It also returns how many keys each rule has.
+func (l *Rules) encode(now string, grace int, requests [][]core.Ask) (keys []string, args []any, counts [core.MaxCharges]int) {
 	size := len(l.places) * chargeSize
-	blob := make([]byte, len(requests)*size)
-	args = make([]any, 0, argsBefore+argsARule*len(l.rules)+4) // one for the caller
-	args = append(args, now, 0, grace, len(l.rules))
+	blob := make([]byte, len(requests)*size, len(requests)*size+1+specSize*len(l.rules)) // and the rules
+	spec := append(blob[len(blob):], byte(len(l.rules)))
 	keys = make([]string, 0, len(requests)*len(l.places))
-	index := make(map[string]int, len(requests))
+	var index map[string]int
+	if len(requests) > 1 || len(l.places) > len(l.rules) {
+		index = make(map[string]int, len(requests))
+	}
 	for r := range l.rules {
 		rule := &l.rules[r]
 		clear(index)
@@ -168,28 +188,36 @@ func (l *Rules) Encode(now string, grace int, requests [][]core.Ask) (keys []str
 				if !known {
 					keys = append(keys, rule.prefix+escape(c.Key, &keyBytes))
 					i = len(keys)
-					index[c.Key] = i
+					if index != nil {
+						index[c.Key] = i
+					}
 				}
 				binary.BigEndian.PutUint64(blob[d*size+p*chargeSize:], uint64(i)<<48|uint64(c.Cost))
 			}
 		}
-		q := &rule.Quota
-		var params any
-		if q.Identified() {
-			params = l.idsOf([]byte(parameters(q, now)), requests, rule)
-		} else {
-			params = parameters(q, now)
+		counts[r] = len(keys) - first
+		params := rule.params
+		if params == "" {
+			params = parameters(&rule.Quota, now)
 		}
-		args = append(args, int(q.Algorithm), q.Limit, q.Window, len(keys)-first, params)
+		spec = append(spec, rule.head...)
+		spec = binary.BigEndian.AppendUint16(spec, uint16(counts[r]))
+		end := len(spec)
+		spec = append(append(spec, 0, 0), params...)
+		if rule.Quota.Identified() {
+			spec = l.idsOf(spec, requests, rule)
+		}
+		binary.BigEndian.PutUint16(spec[end:], uint16(len(spec)-end-2))
 	}
-	args = append(args, blob)
+	args = make([]any, 0, 8) // one for the caller
+	args = append(args, now, 0, grace, spec, blob)
 	if l.reserves != nil {
 		args = append(args, l.reserves)
 	}
 	if l.shape != nil {
 		args = append(args, l.shape)
 	}
-	return keys, args
+	return keys, args, counts
 }
 
 // idsOf appends the ids of a rule's charges in requests; with several asks, one for each
@@ -233,18 +261,14 @@ func parameters(q *core.Quota, now string) string {
 		return form
 	}
 	var b []byte
-	for _, p := range []struct {
-		field core.Fields
-		n     int64
-	}{
-		{core.FieldBurst, q.Burst}, {core.FieldCells, q.Cells}, {core.FieldMissing, q.Missing}, {core.FieldMaxWait, q.MaxWait},
-	} {
-		if fields.Has(p.field) {
-			if b != nil {
-				b = append(b, ',')
-			}
-			b = strconv.AppendInt(b, p.n, 10)
+	for i, n := range q.Numbers() {
+		if !fields.Has(1 << i) {
+			continue
 		}
+		if b != nil {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, n, 10)
 	}
 	return string(b)
 }

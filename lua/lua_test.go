@@ -47,8 +47,18 @@ func TestEncode(t *testing.T) {
 		0, 2, 0, 0, 0, 0, 0, 1, 0, 3, 0, 0, 0, 0, 0, 2,
 		0, 1, 0, 0, 0, 0, 0, 1, 0, 3, 0, 0, 0, 0, 0, 2,
 	}
-	head := "A\x05\x00\x03\xe8"
-	assert.Equal(t, []any{"", 0, 1, 2, 0, int64(5), int64(1_000_000), 2, head, 0, int64(5), int64(1_000_000), 1, head, blob}, args)
+	assert.Equal(t, []any{"", 0, 1, specOf(ofLog(5, 2), ofLog(5, 1)), blob}, args)
+}
+
+// specOf returns what the script gets of rules.
+func specOf(rules ...string) []byte {
+	return append([]byte{byte(len(rules))}, strings.Join(rules, "")...)
+}
+
+// ofLog is the part of a log in one second with so many keys.
+func ofLog(limit, keys byte) string {
+	return "\x00" + "\x00\x00\x00\x00\x00" + string(rune(limit)) + "\x00\x00\x00\x0f\x42\x40" + "\x00" + string(rune(keys)) + "\x00\x05" +
+		"A" + string(rune(limit)) + "\x00\x03\xe8"
 }
 
 func TestMatch(t *testing.T) {

@@ -8,14 +8,15 @@
 -- ARGV[1]   now in us since the epoch; '' for the time of Redis, as always but in tests
 -- ARGV[2]   the time of Redis after which the call does nothing, or 0: its caller has left then
 -- ARGV[3]   ms that each key outlives its last unit
--- ARGV[4]   K, the number of rules, then for each of them:
---           algorithm (its number in package core), limit, window in us, number
---           of its keys, and its parameters (see the file of the algorithm)
--- ARGV[#]   the requests, for each charge of each: index in KEYS:2, cost:6, big-endian;
+-- ARGV[4]   the rules: how many there are:1, and of each its algorithm (its number in
+--           package core):1, limit:6, window in us:6, number of its keys:2, bytes of its
+--           parameters:2, and these (see the file of the algorithm); big-endian. In one
+--           string, since each argument costs a lone call as much as ten of these numbers
+-- ARGV[5]   the requests, for each charge of each: index in KEYS:2, cost:6, big-endian;
 --           of a single ask, the charges are those of the rules in their order
--- ARGV[#]   for lines with @extra only, for each charge of a request: the units that it
+-- ARGV[6]   for lines with @extra only, for each charge of a request: the units that it
 --           must leave to others:6
--- ARGV[#]   for lines with @several only, for each ask of a request: the number of its
+-- ARGV[7]   for lines with @several only, for each ask of a request: the number of its
 --           charges:1, and of each the number of its rule:1
 -- ARGV[#]   for lines with @tallies only, the heads of the keys: see tallies.lua
 -- ARGV[#]   the number of the call, if the reply is to have it
@@ -36,7 +37,7 @@
 -- Lines that end in @extra are left out unless a charge leaves units to others, or
 -- there are several asks; those that end in @several unless there are.
 
-local now, deadline, grace, K = argv[1], argv[2] + 0, argv[3] + 0, argv[4] + 0 -- + 0 costs half of tonumber
+local now, deadline, grace, spec = argv[1], argv[2] + 0, argv[3] + 0, argv[4] -- + 0 costs half of tonumber
 if now ~= '' then
   now = now + 0
 else
@@ -46,25 +47,29 @@ else
 end
 
 open_tallies(now, 1) -- @tallies
-local rules, last = {nil, nil, nil, nil}, 0
+local rules, K, last, at = {nil, nil, nil, nil}, byte(spec), 0, 2
 for r = 1, K do
-  local limit, window, count, params = argv[5*r + 1] + 0, argv[5*r + 2] + 0, argv[5*r + 3] + 0, argv[5*r + 4]
+  local kind, a, b, c, d, e, f, u, v, w, x, y, z, m, n, p, q = byte(spec, at, at + 16)
+  local limit = ((((a*256 + b)*256 + c)*256 + d)*256 + e)*256 + f
+  local window = ((((u*256 + v)*256 + w)*256 + x)*256 + y)*256 + z
+  local params = sub(spec, at + 17, at + 16 + p*256 + q)
   local rule = {
-    as = algorithms[argv[5*r] + 0], limit = limit, window = window, first = last + 1, last = last + count,
+    as = algorithms[kind], limit = limit, window = window, first = last + 1, last = last + m*256 + n,
     capacity = limit, short = window < 4294967296, stride = 8*K,
+    head = params, -- the ninth field: room for seven more, or the table would be laid anew
   }
   if rule.as.prepare then rule.as.prepare(rule, params) end -- @each
   rule.as.load(rule, now) -- @each
   rule.stride = 8 -- @several
-  rules[r], last = rule, rule.last
+  rules[r], last, at = rule, rule.last, at + 17 + p*256 + q
 end
 for k in pairs(problem) do problem[k] = lacking[keys[k]] or problem[k] end -- @tallies
 local reserves, base = {}, 0 -- @extra
-for i = 1, #argv[5*K + 6], 6 do reserves[#reserves + 1] = u48(argv[5*K + 6], i) end -- @extra
+for i = 1, #argv[6], 6 do reserves[#reserves + 1] = u48(argv[6], i) end -- @extra
 
 local all, asks, turn, broken = rules, {}, 0, false -- @several
 do -- @several
-  local shape, i = argv[5*K + 7], 1 -- @several
+  local shape, i = argv[7], 1 -- @several
   while i < #shape do -- @several
     local ask = {} -- @several
     for r = 1, byte(shape, i) do ask[r] = rules[byte(shape, i + r)] end -- @several
@@ -73,7 +78,8 @@ do -- @several
 end -- @several
 
 local out, o = {now, nil, nil, nil, nil, nil, nil, nil, nil}, 1
-local blob, at = argv[5*K + 5], 1
+local blob = argv[5]
+at = 1
 local mine, costs = {nil, nil, nil, nil}, {nil, nil, nil, nil} -- of an ask: the key of each rule, and the cost
 while at < #blob do
   base, turn = base + #(asks[turn] or ''), turn % #asks + 1 -- @several

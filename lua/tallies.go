@@ -64,11 +64,11 @@ func (l *Rules) Tallied(others Algorithms) *Script {
 
 // EncodeTallied is [Rules.Encode] for the script of [Rules.Tallied].
 func (l *Rules) EncodeTallied(now string, grace int, requests [][]core.Ask) (keys []string, args []any) {
-	keys, args = l.Encode(now, grace, requests)
+	keys, args, counts := l.encode(now, grace, requests)
 	var heads []byte
 	for r := range l.rules {
 		head := headOf(&l.rules[r].Quota)
-		for range args[argsBefore+argsARule*r+3].(int) {
+		for range counts[r] {
 			heads = append(heads, head...)
 		}
 	}

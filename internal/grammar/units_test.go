@@ -37,3 +37,13 @@ func TestParseWindow(t *testing.T) {
 		assert.Equal(t, want, h.Window, text)
 	}
 }
+
+// TestNumber reads numbers from 1 to 10, and leaves anything else where it is.
+func TestNumber(t *testing.T) {
+	for text, want := range map[string]int64{"1": 1, "10": 10, "0": 0, "11": 0, "x": 0, "": 0, "-1": 0, "1k": 0, "99999999999999999999": 0} {
+		r := &Reader{Text: text}
+		n, err := r.Number(10, "a number")
+		assert.Equal(t, want, n, text)
+		assert.Equal(t, want == 0, err != nil, text)
+	}
+}

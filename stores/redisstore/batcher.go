@@ -51,6 +51,7 @@ type request struct {
 	asks    []core.Ask
 	returns []core.Return
 	results []core.Returned
+	batch   [][]core.Ask // of a call whose first request this is
 	state   state
 	done    chan struct{} // buffered: a call never waits for a caller
 	timer   *time.Timer
@@ -307,10 +308,11 @@ func (b *batcher) call(ctx context.Context, batch []*request) {
 
 // decide makes the decisions of a batch.
 func (b *batcher) decide(ctx context.Context, batch []*request) error {
-	asks := make([][]core.Ask, len(batch))
-	for i, r := range batch {
-		asks[i] = r.asks
+	asks := batch[0].batch[:0]
+	for _, r := range batch {
+		asks = append(asks, r.asks)
 	}
+	defer func() { clear(asks); batch[0].batch = asks }()
 	var tallied *lua.Script
 	if b.tallied.Load() > ticks() {
 		tallied = b.rules.Tallied(lua.Algorithms(b.others.Load()))

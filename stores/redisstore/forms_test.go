@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"encoding/binary"
 	"strings"
 	"testing"
 
@@ -28,7 +29,7 @@ func TestForms(t *testing.T) {
 	small, large := make(map[string]int), make(map[string]int) // limits up to 128, and above
 	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		args := cmd.Args()
-		if cmd.Name() != "evalsha" || len(args) < 3+args[2].(int)+9 || !isBlob(args[len(args)-2]) { // not the script that takes
+		if cmd.Name() != "evalsha" || len(args) < 3+args[2].(int)+6 || !isBlob(args[len(args)-2]) { // not the script that takes
 			return next(ctx, cmd)
 		}
 		keys := make([]string, args[2].(int))
@@ -38,13 +39,15 @@ func TestForms(t *testing.T) {
 			before[i] = formOf(ctx, bare, keys[i])
 		}
 		err := next(ctx, cmd)
-		i, params := 0, args[3+len(keys)+4:]
-		for rule := 0; i < len(keys) && err == nil; rule++ {
+		i, spec := 0, args[3+len(keys)+3].([]byte)[1:] // see take.lua
+		for i < len(keys) && err == nil {
 			changes := small
-			if params[5*rule+1].(int64) > 128 {
+			if binary.BigEndian.Uint64(spec)<<8>>16 > 128 {
 				changes = large
 			}
-			for range params[5*rule+3].(int) {
+			count := binary.BigEndian.Uint16(spec[13:])
+			spec = spec[17+binary.BigEndian.Uint16(spec[15:]):]
+			for range count {
 				changes[before[i]+" "+formOf(ctx, bare, keys[i])]++
 				i++
 			}

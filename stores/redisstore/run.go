@@ -26,6 +26,7 @@ type invocation struct {
 
 	end     time.Time              // when its caller leaves; set by run
 	failing atomic.Pointer[server] // the server that an error is about
+	refused atomic.Pointer[error]  // what a probe found
 
 	uncertainty atomic.Int64 // of the clock of the server when a timed call was last sent, µs
 }
@@ -46,21 +47,24 @@ func (s *Store) run(ctx context.Context, c *invocation) ([]int64, error) {
 	timed, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	c.end, _ = timed.Deadline()
-	bounded, end := context.WithCancelCause(timed)
-	defer end(nil)
-	defer time.AfterFunc(probeAfter, func() { end(s.probe(bounded, c.keys[0])) }).Stop()
+	defer time.AfterFunc(probeAfter, func() {
+		if err := s.probe(timed, c.keys[0]); err != nil {
+			c.refused.Store(&err)
+			cancel()
+		}
+	}).Stop()
 	var reply []int64
 	var err error
 	if s.deadlines {
-		reply, err = s.eval(bounded, c)
+		reply, err = s.eval(timed, c)
 	} else {
-		reply, err = s.evalDetached(bounded, c)
+		reply, err = s.evalDetached(timed, c)
 	}
 	if err == nil {
 		return reply, nil
 	}
-	if cause := context.Cause(bounded); errors.Is(cause, core.ErrUnavailable) {
-		err = cause
+	if refused := c.refused.Load(); refused != nil {
+		err = *refused
 	}
 	if problem := s.hindered(timed, c.keys, began, err); problem != nil {
 		return nil, s.explain(ctx, problem) // the server has not failed
@@ -130,7 +134,7 @@ func (s *Store) eval(ctx context.Context, c *invocation) ([]int64, error) {
 	if err != nil && ctx.Err() == nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		c.failing.Store(a.server)
 	}
-	if redis.HasErrorPrefix(err, "NOSCRIPT ") {
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT ") {
 		if !a.identified { // else the server has not been sent the script yet
 			if err := s.identify(ctx, &a); err != nil {
 				return nil, err
@@ -141,12 +145,12 @@ func (s *Store) eval(ctx context.Context, c *invocation) ([]int64, error) {
 	if err == nil && c.late(reply) && ctx.Err() == nil {
 		reply, err = s.send(ctx, &a, c, "evalsha", c.script.SHA)
 	}
-	_, _, refused := replyOf(err)
-	answered = err == nil || refused
-	if err == nil {
-		err = s.end(ctx, &a)
+	if err != nil {
+		_, _, answered = replyOf(err)
+		return reply, err
 	}
-	return reply, err
+	answered = true
+	return reply, s.end(ctx, &a)
 }
 
 func (s *Store) send(ctx context.Context, a *attempt, c *invocation, command, script string) ([]int64, error) {
