@@ -269,3 +269,51 @@ func (g *givenTerms) of(p *version, given *givenLimits) *terms {
 	g.terms[*given] = t
 	return t
 }
+
+// A Client is the sender of a request, for [Options].Exempt and [Options].Bar. It has the
+// address and the user that the rules are keyed by, so a function cannot take the client
+// for another one than the rules do. That Client is valid until the function returns.
+// Elsewhere, such as in logs and tests, set the two fields: limit.Client{Request: r, Limiter: limiter}.IP().
+type Client struct {
+	Request *http.Request
+	Limiter *Limiter // that decides the request; nil means one without options
+
+	of *layer
+}
+
+// IP returns the address that [ByIP] resolves, with all bits of an IPv6 address. IPv4-mapped
+// addresses are IPv4, and the zone is removed. It is the zero Addr if the peer has no
+// address, as on a Unix socket.
+func (c Client) IP() netip.Addr {
+	if c.Limiter == nil {
+		return new(Proxies).config().Addr(c.Request.RemoteAddr, c.Request.Header)
+	}
+	return c.Limiter.options.Proxies.config().Addr(c.Request.RemoteAddr, c.Request.Header)
+}
+
+// User returns the user that [ByUser] resolves: by the [Caller] of the adapter or
+// of [Options], without blanks around it. It is "" if the request has no user.
+func (c Client) User() string {
+	var user string
+	switch {
+	case c.of != nil:
+		user = c.of.who(door.User)
+	case c.Limiter != nil && c.Limiter.options.Caller.User != nil:
+		user = strings.TrimSpace(c.Limiter.options.Caller.User(c.Request))
+	}
+	if c.Limiter != nil && c.Limiter.notices.listedUsers.Load() < userlessAfter {
+		c.Limiter.noticeListedUsers(user)
+	}
+	return user
+}
+
+// noticeListedUsers warns once functions have asked for the users of so many requests,
+// and none had one: what lists say of users has no effect.
+func (l *Limiter) noticeListedUsers(user string) {
+	n := &l.notices.listedUsers
+	if user != "" {
+		n.Store(userlessAfter + 1)
+	} else if n.Add(1) == userlessAfter {
+		l.lines.Say(notice.NoListedUsers, "requests", userlessAfter)
+	}
+}

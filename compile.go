@@ -88,9 +88,6 @@ func newVersion(policy *Policy, set RuleSet) *version {
 		p.before = append(p.before, (*layer).screen)
 	}
 	p.resolve = append(p.resolve, (*layer).keys)
-	if p.shows {
-		p.resolve = append(p.resolve, (*layer).values)
-	}
 	if costs {
 		p.resolve = append(p.resolve, (*layer).costs)
 	} else {

@@ -79,6 +79,32 @@ func signedIn(next http.Handler) http.Handler {
 	})
 }
 
+// TestOverlappingRefusals has four clients send 1,200 requests through a bucket to a route that
+// refuses all but one. The bucket lacks at most what twelve of them take.
+func TestOverlappingRefusals(t *testing.T) {
+	for name, l := range map[string]*limit.Limiter{
+		"memory": limit.New(nil, nil),
+		"Redis":  limit.New(redisstore.New(redistest.Real(t), &redisstore.Options{Timeout: time.Second}), nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bucket := limit.Rule{Name: "bucket", Key: limit.Everyone, Limit: 300, Window: time.Minute, Algorithm: limit.TokenBucket{}}
+			application, err := l.Policy(limit.Named("app", bucket))
+			require.NoError(t, err)
+			h := application.Middleware(l.Limit(limit.Named("route", limit.Global(time.Hour, 1)))(ok200))
+			var clients sync.WaitGroup
+			for range 4 {
+				clients.Go(func() {
+					for range 300 {
+						sent(h, "/")
+					}
+				})
+			}
+			clients.Wait()
+			assert.GreaterOrEqual(t, left(t, l, "app", "bucket", ""), int64(300-1-12))
+		})
+	}
+}
+
 // TestNoticeOfFreeAttempts puts authentication between two sets, before both, and behind
 // one that counts attempts.
 func TestNoticeOfFreeAttempts(t *testing.T) {
@@ -233,6 +259,37 @@ func TestLayersAroundParts(t *testing.T) {
 			assert.Equal(t, 4, served, name)
 			assert.EqualValues(t, 97, left(t, l, "outer", "global-1h", ""), name)
 		}
+	}
+}
+
+// TestLayersAroundPartsAtOnce has a part of a response refused while another one is being made.
+// If that is served, or panics, it is charged. If a set behind it refuses it too, it is not.
+func TestLayersAroundPartsAtOnce(t *testing.T) {
+	for how, want := range map[string]int64{"served": 97, "panics": 97, "refused": 99} {
+		l := limit.New(nil, nil)
+		outer, err := l.Policy(limit.Named("outer", limit.Global(time.Hour, 100)))
+		require.NoError(t, err)
+		full := l.Limit(limit.Named("full", limit.Global(time.Hour, 1)))(ok200)
+		behind := l.Limit(limit.Named("behind", limit.Global(time.Hour, 1)))(ok200)
+		h := outer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, whole *http.Request) {
+			part := l.Limit(limit.Named("part", limit.Global(time.Hour, 100)))
+			part(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				full.ServeHTTP(w, whole)
+				switch how {
+				case "panics":
+					panic(http.ErrAbortHandler)
+				case "refused":
+					behind.ServeHTTP(w, r)
+				}
+			})).ServeHTTP(w, whole)
+		}))
+		for range 3 {
+			func() {
+				defer func() { _ = recover() }()
+				sent(h, "/")
+			}()
+		}
+		assert.Equal(t, want, left(t, l, "outer", "global-1h", ""), how)
 	}
 }
 

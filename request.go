@@ -1,245 +1,108 @@
 package limit
 
 import (
-	"cmp"
-	"context"
+	"errors"
 	"fmt"
-	"net/http"
-	"net/netip"
+	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
-	"github.com/routelimit/limit/internal/grammar"
-	"github.com/routelimit/limit/internal/notice"
-	"github.com/routelimit/limit/internal/response"
 	"github.com/routelimit/limit/rules"
 )
 
-// A layer is one rule set on one HTTP request. Layers are used again: see passage.
-type layer struct {
-	RefusedError // the decision, and the error of one that is a refusal
+// A Request is what a policy decides outside HTTP: in a job, a consumer, an RPC.
+type Request struct {
+	// Keys has a value for each key that the rules name, as the text grammar writes it:
+	// {"ip": "203.0.113.9", "header X-API-Key": "k1"}. An address may have a port. ""
+	// means that the request has no such key.
+	Keys map[string]string
 
-	outer   *layer   // the set around this one, or nil
-	passage *passage // to what is behind the rules, or nil
+	Cost  int64            // of each rule; 0 means 1
+	Costs map[string]int64 // of rules by name, in place of Cost; 0 passes its rule and takes nothing
 
-	version   *version
-	route     *route
-	request   *http.Request
-	framework door.Framework
-	given     *Request           // what a handler says of the request, or nil: see Policy.Serve
-	known     [door.Parts]string // of the caller
-	shared    bool               // whether something has it that may outlive the request
-	userless  bool               // whether a rule by user met no user, and no request had one so far
-	arrived   *time.Time         // when the request did, if a set has let it wait
+	Plan, Class string // of the caller, as Plan and Class of a Caller return them
 
-	w        http.ResponseWriter // the response
-	header   http.Header         // of it
-	recorder *response.Recorder  // of it, once the handler runs, if rules settle by its status
-	state    string              // of the quotas there, by this set
-	held     engine.Hold         // what the set took
-	spared   atomic.Bool         // whether a request with a response of its own was not charged again
+	// UpTo takes fewer units than Cost if there are fewer, but at least one, and as many
+	// of each rule: see [Decision].Taken. It is for [Policy.Take].
+	UpTo bool
 
-	exchange exchange // of net/http
+	// Settle makes the decision one for [Decision.Settle], for work whose true cost is known
+	// only afterwards: bytes, tokens, rows. Cost is then the most that it may be. What is
+	// never settled stays taken.
+	Settle bool
 }
 
-var layers = sync.Pool{New: func() any { return new(layer) }}
-
-// enter makes l, which is new, the layer of a request on one more rule set.
-func (l *layer) enter(p *version, r *http.Request, from door.Framework, given *Request) {
-	l.version, l.route, l.request, l.framework, l.given = p, p.route(from), r, from, given
-	if l.outer = layerOf(r.Context()); l.outer != nil {
-		l.arrived, l.Decision.loss = l.outer.arrived, l.outer.Decision.loss
+// check returns what is wrong with a request, apart from its keys: missing does.
+func (p *version) check(r *Request) error {
+	if p.named == nil {
+		return &rules.Error{Problem: "outside HTTP a policy needs a name: write limit.Named(\"…\", rules…)"}
 	}
-}
-
-// leave ends l. After a panic, leave it to the garbage collector instead.
-func (l *layer) leave() {
-	l.held.End()
-	if l.passage == nil || l.passage.users.Leave() {
-		l.free()
-	}
-}
-
-// free gives l back, which has no users any more, and has no use for its outer one.
-func (l *layer) free() {
-	if l.shared {
-		return
-	}
-	if l.outer != nil {
-		l.outer.passage.done()
-	}
-	*l = layer{}
-	layers.Put(l)
-}
-
-// decide decides the request of l. If it is served, it waits as its rules say; the error
-// may then be that of its context.
-func (l *layer) decide(served bool) error {
-	p, d := l.version, &l.Decision
-	for _, step := range p.before {
-		if step(l) {
-			return nil
-		}
-	}
-	plan := l.route.plan.Load()
-	overlaps := served && l.outer != nil && l.overlaps()
-	if overlaps {
-		plan = plan.Exempting()
-	}
-	run := plan.Begin() // not ended after a panic of the program's functions
-	defer func() {
-		if !served || !l.hold(run) {
-			run.End()
-		}
-	}()
-	d.terms = p.usual
-	for _, step := range p.resolve {
-		if err := step(l, run); err != nil {
+	if p.asks {
+		if err := p.functions(r); err != nil {
 			return err
 		}
 	}
-	if overlaps {
-		l.spare(run)
+	if _, err := validCost(r.Cost); err != nil {
+		return &rules.Error{Problem: err.Error()}
 	}
-	if run.Caller.Exempt == p.all {
-		d.Policy, d.Allowed, d.Mode, d.At = l.route.name, true, core.ModeExempt, time.Now()
+	switch {
+	case !r.UpTo && len(r.Costs) == 0:
+		return nil
+	case r.UpTo && r.Cost < 1:
+		return &rules.Error{Problem: "UpTo needs a Cost: write how many units to take at most"}
+	case r.UpTo && p.bars:
+		return &rules.Error{Problem: "UpTo asks again after a refusal, and each is a strike of the ban: leave out UpTo"}
+	case r.UpTo && len(r.Costs) > 0:
+		return &rules.Error{Problem: "UpTo takes as many units of each rule: leave out Costs"}
+	}
+	return p.validCosts(r.Costs)
+}
+
+// checkGiven returns what is wrong with what a handler says of an HTTP request.
+func (p *version) checkGiven(r *Request) error {
+	if r == nil {
 		return nil
 	}
-	ctx := l.request.Context()
-	if err := run.Serve(ctx, p.limiter.detached(ctx), l.patience(served), &d.of); err != nil {
-		return err
+	if r.UpTo || r.Settle || r.Plan != "" || r.Class != "" {
+		return &rules.Error{Problem: "of an HTTP request, a handler gives Keys, Cost and Costs: leave out UpTo, Settle, Plan and Class"}
 	}
-	d.decided(run, p, l.route.name, d.terms)
-	return nil
+	if _, err := validCost(r.Cost); err != nil {
+		return &rules.Error{Problem: err.Error()}
+	}
+	return p.validCosts(r.Costs)
 }
 
-// patience returns how long the request may wait, or nil for not at all.
-func (l *layer) patience(served bool) *engine.Patience {
-	if !served || !l.version.waits {
-		return nil
-	}
-	now := time.Now()
-	arrived := now
-	if l.arrived != nil {
-		arrived = *l.arrived
-	}
-	return &engine.Patience{Began: now, Bound: response.Deadline(l.request.Context(), arrived)}
-}
-
-// detached returns the context to call the store with for a caller that may go away.
-// A memory store answers at once, and asks the context for nothing.
-func (l *Limiter) detached(ctx context.Context) context.Context {
-	if l.engine.InMemory {
-		return context.Background()
-	}
-	return context.WithoutCancel(ctx)
-}
-
-// keys fills in the keys. Each resolver is asked once.
-func (l *layer) keys(run *engine.Run) error {
-	if len(run.Charges) == 0 {
-		return errNoRules
-	}
-	l.version.fillKeys(run, l.value)
-	return nil
-}
-
-// value returns the value of a key, or "" if there is none.
-func (l *layer) value(k *KeyResolver) string {
-	r := l.request
-	var v string
-	if l.given != nil {
-		if v, ok := k.Given(l.given.Keys, l.version.limiter.options.Proxies.IPv6Prefix); ok {
-			return v
+// functions returns an error if a rule asks HTTP requests for their cost, and the request
+// does not say it, or if one asks responses, and the request will not be settled.
+func (p *version) functions(r *Request) error {
+	for i := range p.list {
+		rule := &p.list[i]
+		if rule.Cost != (rules.Cost{}) && r.Cost == 0 {
+			if _, said := r.Costs[p.names[i]]; !said {
+				return &rules.Error{Rule: rule.String(), Problem: "Cost is a function of an HTTP request: set limit.Request.Cost"}
+			}
 		}
-	}
-	switch k.Kind() {
-	case grammar.IP:
-		return l.version.limiter.options.Proxies.config().Key(r.RemoteAddr, r.Header)
-	case grammar.User:
-		return l.who(door.User)
-	case grammar.Header:
-		v = r.Header.Get(k.Name())
-	case grammar.Cookie:
-		if c, err := r.Cookie(k.Name()); err == nil {
-			v = c.Value
-		}
-	case grammar.Query:
-		if r.URL != nil && r.URL.RawQuery != "" {
-			v = r.URL.Query().Get(k.Name())
-		}
-	case grammar.Path:
-		v = l.framework.PathValue(r, k.Name())
-	case grammar.Func:
-		v = k.Call(r)
-	}
-	return strings.TrimSpace(v)
-}
-
-func (p *version) fillKeys(run *engine.Run, value func(*KeyResolver) string) {
-	for i := range run.Charges {
-		if first := p.keyOf[i]; first < i {
-			run.Charges[i].Key = run.Charges[first].Key
-		} else {
-			run.Charges[i].Key = p.list[i].Key.Resolve(value)
-		}
-	}
-}
-
-// values fills in what is counted by rules of distinct values.
-func (l *layer) values(run *engine.Run) error {
-	l.version.fillValues(run, l.value)
-	return nil
-}
-
-func (p *version) fillValues(run *engine.Run, value func(*KeyResolver) string) {
-	for i := range run.Charges {
-		if run.Charges[i].Quota.Algorithm == core.Distinct {
-			values := p.list[i].Values()
-			run.Charges[i].ID = engine.ValueID(values.Resolve(value))
-		}
-	}
-}
-
-// usualCost fills in the costs of rules that ask no function for them.
-func (l *layer) usualCost(run *engine.Run) error {
-	if l.given != nil {
-		return l.costs(run)
-	}
-	for i := range run.Charges {
-		run.Charges[i].Cost = 1
-	}
-	return nil
-}
-
-// costs fills in the costs of rules of which some ask a function. A strike of a ban is a
-// cost of 1, so a request costs it nothing.
-func (l *layer) costs(run *engine.Run) (err error) {
-	var none Request
-	of := cmp.Or(l.given, &none)
-	for i := range run.Charges {
-		c, rule := &run.Charges[i], &l.version.list[i]
-		n, given := of.Costs[l.version.names[i]]
-		switch {
-		case given:
-			c.Cost, err = validCost(n)
-		case rule.Cost == (rules.Cost{}) && c.Quota.Bars():
-			c.Cost = 0
-		case of.Cost != 0:
-			c.Cost, err = validCost(of.Cost)
-		default:
-			c.Cost, err = validCost(rule.Cost.Units(l.request))
-		}
-		if err != nil {
-			return fmt.Errorf("%w: rule %q: %w", ErrUndecided, l.version.names[i], err)
+		if !r.Settle && rule.Settle != (rules.Settlement{}) {
+			return &rules.Error{Rule: rule.String(), Problem: "Settle is a function of an HTTP response: " +
+				"set limit.Request.Settle, and call limit.Decision.Settle"}
 		}
 	}
 	return nil
+}
+
+func (p *version) validCosts(costs map[string]int64) error {
+	var errs []error
+	for name, n := range costs {
+		if !slices.Contains(p.names, name) {
+			errs = append(errs, &rules.Error{Problem: fmt.Sprintf("Costs[%q]: no rule has that name: write one of %s",
+				name, strings.Join(p.names, ", "))})
+		}
+		if _, err := validCost(n); err != nil {
+			errs = append(errs, &rules.Error{Problem: fmt.Sprintf("Costs[%q]: %v", name, err)})
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // validCost returns n as a cost. A negative cost is an error, since it would give
@@ -252,50 +115,56 @@ func validCost(n int64) (int64, error) {
 	return min(n, core.MaxCost), nil
 }
 
-// A Client is the sender of a request, for [Options].Exempt and [Options].Bar. It has the
-// address and the user that the rules are keyed by, so a function cannot take the client
-// for another one than the rules do. That Client is valid until the function returns.
-// Elsewhere, such as in logs and tests, set the two fields: limit.Client{Request: r, Limiter: limiter}.IP().
-type Client struct {
-	Request *http.Request
-	Limiter *Limiter // that decides the request; nil means one without options
-
-	of *layer
+// fill fills in the keys, the costs and the caller of a request that check has accepted.
+// It returns what is wrong with its keys. The maps of the request do not escape, so that
+// a literal costs its caller no allocation.
+func (p *version) fill(run *engine.Run, r *Request) (*terms, error) {
+	if len(p.names) == 0 {
+		return nil, errNoRules
+	}
+	faulty := p.joins // a part that is not asked may be missing too
+	p.fillKeys(run, func(k *KeyResolver) string {
+		v, ok := k.Given(r.Keys, p.limiter.options.Proxies.IPv6Prefix)
+		faulty = faulty || !ok
+		return v
+	})
+	if faulty {
+		if err := p.set.Missing(r.Keys); err != nil {
+			return nil, err
+		}
+	}
+	for i := range run.Charges {
+		cost := max(1, r.Cost)
+		if run.Charges[i].Quota.Bars() {
+			cost = 0
+		}
+		if len(r.Costs) > 0 {
+			if n, said := r.Costs[p.names[i]]; said {
+				cost = n
+			}
+		}
+		run.Charges[i].Cost = min(cost, core.MaxCost)
+	}
+	if !p.distinguishes && r.Class == "" { // waiters have classes, whatever the rules
+		run.Caller.Class = p.defaultClass
+		return p.usual, nil
+	}
+	from := r.profile(p)
+	return p.distinguish(run, p.named, &from), nil
 }
 
-// IP returns the address that [ByIP] resolves, with all bits of an IPv6 address. IPv4-mapped
-// addresses are IPv4, and the zone is removed. It is the zero Addr if the peer has no
-// address, as on a Unix socket.
-func (c Client) IP() netip.Addr {
-	if c.Limiter == nil {
-		return new(Proxies).config().Addr(c.Request.RemoteAddr, c.Request.Header)
-	}
-	return c.Limiter.options.Proxies.config().Addr(c.Request.RemoteAddr, c.Request.Header)
-}
-
-// User returns the user that [ByUser] resolves: by the [Caller] of the adapter or
-// of [Options], without blanks around it. It is "" if the request has no user.
-func (c Client) User() string {
-	var user string
-	switch {
-	case c.of != nil:
-		user = c.of.who(door.User)
-	case c.Limiter != nil && c.Limiter.options.Caller.User != nil:
-		user = strings.TrimSpace(c.Limiter.options.Caller.User(c.Request))
-	}
-	if c.Limiter != nil && c.Limiter.notices.listedUsers.Load() < userlessAfter {
-		c.Limiter.noticeListedUsers(user)
-	}
-	return user
-}
-
-// noticeListedUsers warns once functions have asked for the users of so many requests,
-// and none had one: what lists say of users has no effect.
-func (l *Limiter) noticeListedUsers(user string) {
-	n := &l.notices.listedUsers
-	if user != "" {
-		n.Store(userlessAfter + 1)
-	} else if n.Add(1) == userlessAfter {
-		l.lines.Say(notice.NoListedUsers, "requests", userlessAfter)
+// fillKeys fills in the keys, and what is counted by rules of distinct values. Each resolver is
+// asked once.
+func (p *version) fillKeys(run *engine.Run, value func(*KeyResolver) string) {
+	for i := range run.Charges {
+		if first := p.keyOf[i]; first < i {
+			run.Charges[i].Key = run.Charges[first].Key
+		} else {
+			run.Charges[i].Key = p.list[i].Key.Resolve(value)
+		}
+		if p.shows && run.Charges[i].Quota.Algorithm == core.Distinct {
+			values := p.list[i].Values()
+			run.Charges[i].ID = rules.ValueID(values.Resolve(value))
+		}
 	}
 }

@@ -17,38 +17,35 @@ import (
 // serve decides a request, and answers it or calls what is behind the rules. L is new.
 func (l *layer) serve(p *version, w http.ResponseWriter, r *http.Request, from door.Framework, given *Request) error {
 	l.enter(p, r, from, given)
-	err := l.handle(w)
+	l.w, l.header = w, w.Header()
+	err := l.decide(true)
+	if err != nil {
+		err = l.fail(w, err)
+	} else {
+		err = l.carryOut(w)
+	}
 	l.leave()
 	return err
 }
 
-func (l *layer) handle(w http.ResponseWriter) error {
-	p, d := l.version, &l.Decision
-	l.w, l.header = w, w.Header()
-	if err := l.decide(true); err != nil {
-		l.giveBack()
-		return l.fail(w, err)
-	}
+// carryOut calls the handler of a request that was decided, or answers it.
+func (l *layer) carryOut(w http.ResponseWriter) error {
 	defer func() { // also if the handler panics
-		d.of.Release()
+		l.Decision.of.Release()
+		if l.outer != nil && l.held.Keep() { // served, but a part beside it may have been refused meanwhile
+			l.takeAgain()
+		}
 		l.keep()
 	}()
-	if !d.Allowed {
+	if !l.Decision.Allowed {
 		return l.refuse(w)
-	}
-	p.limiter.notify(l.request, d, nil)
-	if d.Mode != core.ModeExempt {
-		room := l.open()
-		l.setHeaders(w.Header(), room.values[:0], room.text[:0])
-		if d.of.Watched != 0 {
-			d.setMarks(w.Header())
-		}
 	}
 	return l.admit(w)
 }
 
 // fail answers a request that could not be decided, or whose client has left.
 func (l *layer) fail(w http.ResponseWriter, err error) error {
+	l.giveBack()
 	if !errors.Is(err, ErrUndecided) {
 		w.WriteHeader(statusClientClosed)
 		return err
@@ -107,15 +104,24 @@ func (l *layer) refused() error {
 	return &RefusedError{Decision: l.Decision}
 }
 
-// admit calls the handler of an admitted request, once its slot has come, and settles it
-// when the handler has returned or panicked.
+// admit sets the headers of an admitted request and calls its handler, once its slot has come.
+// It settles the request when the handler has returned or panicked.
 func (l *layer) admit(w http.ResponseWriter) error {
 	d, status := &l.Decision, 0 // until the handler returns
+	l.version.limiter.notify(l.request, d, nil)
+	if d.Mode != core.ModeExempt {
+		room := l.open()
+		l.setHeaders(w.Header(), room.values[:0], room.text[:0])
+		if d.of.Watched != 0 {
+			d.setMarks(w.Header())
+		}
+	}
 	if d.Delay > 0 || d.of.Settles() || d.of.Holds() {
 		defer func() { l.done(status) }()
 		if err := d.Wait(l.request.Context()); err != nil {
 			status = statusClientClosed
 			l.giveBack()
+			l.held.End() // it is not served
 			w.WriteHeader(status)
 			return err
 		}

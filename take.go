@@ -6,35 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/rules"
 )
-
-// A Request is what a policy decides outside HTTP: in a job, a consumer, an RPC.
-type Request struct {
-	// Keys has a value for each key that the rules name, as the text grammar writes it:
-	// {"ip": "203.0.113.9", "header X-API-Key": "k1"}. An address may have a port. ""
-	// means that the request has no such key.
-	Keys map[string]string
-
-	Cost  int64            // of each rule; 0 means 1
-	Costs map[string]int64 // of rules by name, in place of Cost; 0 passes its rule and takes nothing
-
-	Plan, Class string // of the caller, as Plan and Class of a Caller return them
-
-	// UpTo takes fewer units than Cost if there are fewer, but at least one, and as many
-	// of each rule: see [Decision].Taken. It is for [Policy.Take].
-	UpTo bool
-
-	// Settle makes the decision one for [Decision.Settle], for work whose true cost is known
-	// only afterwards: bytes, tokens, rows. Cost is then the most that it may be. What is
-	// never settled stays taken.
-	Settle bool
-}
 
 // Take decides a request, and takes what it costs from every rule or nothing
 // from any. The policy must be [Named].
@@ -245,120 +221,6 @@ func (l *Limiter) reset(ctx context.Context, charges []core.Charge) error {
 		}
 		for i := range some {
 			l.engine.Refilled(&some[i])
-		}
-	}
-	return nil
-}
-
-// fill fills in the keys, the costs and the caller of a request that check has accepted.
-// It returns what is wrong with its keys. The maps of the request do not escape, so that
-// a literal costs its caller no allocation.
-func (p *version) fill(run *engine.Run, r *Request) (*terms, error) {
-	if len(p.names) == 0 {
-		return nil, errNoRules
-	}
-	faulty := p.joins // a part that is not asked may be missing too
-	value := func(k *KeyResolver) string {
-		v, ok := k.Given(r.Keys, p.limiter.options.Proxies.IPv6Prefix)
-		faulty = faulty || !ok
-		return v
-	}
-	p.fillKeys(run, value)
-	if p.shows {
-		p.fillValues(run, value)
-	}
-	if faulty {
-		if err := p.set.Missing(r.Keys); err != nil {
-			return nil, err
-		}
-	}
-	for i := range run.Charges {
-		cost := max(1, r.Cost)
-		if run.Charges[i].Quota.Bars() {
-			cost = 0
-		}
-		if len(r.Costs) > 0 {
-			if n, said := r.Costs[p.names[i]]; said {
-				cost = n
-			}
-		}
-		run.Charges[i].Cost = min(cost, core.MaxCost)
-	}
-	if !p.distinguishes && r.Class == "" { // waiters have classes, whatever the rules
-		run.Caller.Class = p.defaultClass
-		return p.usual, nil
-	}
-	from := r.profile(p)
-	return p.distinguish(run, p.named, &from), nil
-}
-
-// check returns what is wrong with a request, apart from its keys: missing does.
-func (p *version) check(r *Request) error {
-	if p.named == nil {
-		return &rules.Error{Problem: "outside HTTP a policy needs a name: write limit.Named(\"…\", rules…)"}
-	}
-	if p.asks {
-		if err := p.functions(r); err != nil {
-			return err
-		}
-	}
-	if _, err := validCost(r.Cost); err != nil {
-		return &rules.Error{Problem: err.Error()}
-	}
-	switch {
-	case !r.UpTo && len(r.Costs) == 0:
-		return nil
-	case r.UpTo && r.Cost < 1:
-		return &rules.Error{Problem: "UpTo needs a Cost: write how many units to take at most"}
-	case r.UpTo && p.bars:
-		return &rules.Error{Problem: "UpTo asks again after a refusal, and each is a strike of the ban: leave out UpTo"}
-	case r.UpTo && len(r.Costs) > 0:
-		return &rules.Error{Problem: "UpTo takes as many units of each rule: leave out Costs"}
-	}
-	return p.validCosts(r.Costs)
-}
-
-// checkGiven returns what is wrong with what a handler says of an HTTP request.
-func (p *version) checkGiven(r *Request) error {
-	if r == nil {
-		return nil
-	}
-	if r.UpTo || r.Settle || r.Plan != "" || r.Class != "" {
-		return &rules.Error{Problem: "of an HTTP request, a handler gives Keys, Cost and Costs: leave out UpTo, Settle, Plan and Class"}
-	}
-	if _, err := validCost(r.Cost); err != nil {
-		return &rules.Error{Problem: err.Error()}
-	}
-	return p.validCosts(r.Costs)
-}
-
-func (p *version) validCosts(costs map[string]int64) error {
-	var errs []error
-	for name, n := range costs {
-		if !slices.Contains(p.names, name) {
-			errs = append(errs, &rules.Error{Problem: fmt.Sprintf("Costs[%q]: no rule has that name: write one of %s",
-				name, strings.Join(p.names, ", "))})
-		}
-		if _, err := validCost(n); err != nil {
-			errs = append(errs, &rules.Error{Problem: fmt.Sprintf("Costs[%q]: %v", name, err)})
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// functions returns an error if a rule asks HTTP requests for their cost, and the request
-// does not say it, or if one asks responses, and the request will not be settled.
-func (p *version) functions(r *Request) error {
-	for i := range p.list {
-		rule := &p.list[i]
-		if rule.Cost != (rules.Cost{}) && r.Cost == 0 {
-			if _, said := r.Costs[p.names[i]]; !said {
-				return &rules.Error{Rule: rule.String(), Problem: "Cost is a function of an HTTP request: set limit.Request.Cost"}
-			}
-		}
-		if !r.Settle && rule.Settle != (rules.Settlement{}) {
-			return &rules.Error{Rule: rule.String(), Problem: "Settle is a function of an HTTP response: " +
-				"set limit.Request.Settle, and call limit.Decision.Settle"}
 		}
 	}
 	return nil

@@ -1,5 +1,10 @@
 package core
 
+import (
+	"math"
+	"slices"
+)
+
 // A level is how much a bucket lacks: units, and Windowths of one.
 type level struct{ units, part int64 }
 
@@ -50,25 +55,38 @@ func (l level) later(q *Quota, micros int64) level {
 
 // returns is what a bucket remembers of what was given back to it.
 //
-// Units can be given back as far as the bucket has lacked them at every time
-// since they were taken. The rest has been refilled. If other requests only took
-// units since, the bucket has always lacked at least what the admission alone
-// would leave by now. If units were given back since, it may have lacked less. So
-// a lower bound of the level is kept for each of the last cells, which together
-// are as long as a burst takes to refill. It is the lowest level between returns,
-// less what was given back later of units taken before.
+// Units can be given back as far as the bucket would have lacked them at every time since
+// they were taken; the rest has been refilled. What the bucket lacked right after they were
+// taken is known from the admission. The units in it that were given back since count as
+// never taken, so they are subtracted. Then it only refills: other requests since can
+// have taken units, which only makes it lack more.
+//
+// So all that has to be remembered is how many units that had been taken by a time were given
+// back after it, for each time that a return may still name. This is a function in steps: a
+// return adds its units from its take until now. Takes of one microsecond go by what the bucket
+// lacked after them. Where returns of that microsecond confuse their order, these count
+// as later ones, and they are at least as many units as are not counted.
+//
+// If there are too many steps, the neighbors that differ least become one, with the larger number.
+// Then too little is given back. The admissions that follow know that it is missing, so that
+// less and less is lost: TestReturnsThatOverlap never saw a bucket lack more than three times
+// what was in use at once.
 type returns struct {
 	limit, window, burst int64 // of the quota of the last return
 
-	at   int64              // when it was
-	cut  int64              // when a part of a unit was last given back: later levels differ from earlier ones by parts of units
-	left level              // what the bucket lacked after it
-	lows [returnCells]level // by the number of the cell
+	at    int64  // when it was
+	cut   int64  // when a part of a unit was last given back: later levels differ from earlier ones by parts of units
+	steps []step // in order, up to at; never changed in place
 }
 
-const returnCells = 8
+// A step is how many units were given back after takes behind those of the step before, up to
+// a time, and up to what the bucket lacked after them at that time. They were taken before.
+type step struct{ at, lacks, units int64 }
 
-func (q *Quota) returnCell(at int64) int64 { return at / (q.fills()/(returnCells-1) + 1) }
+// covers reports whether a step goes up to a time and level, or further.
+func (s *step) covers(at, lacks int64) bool { return at < s.at || at == s.at && lacks <= s.lacks }
+
+const returnSteps = 8
 
 // until returns the time from which m is of no use.
 func (m *returns) until() int64 {
@@ -79,57 +97,93 @@ func (m *returns) until() int64 {
 	return m.at + q.fills() + 1
 }
 
-// advance brings m to now, and makes it if it is nil.
-func (m *returns) advance(q *Quota, now int64, lacks level) (n returns) {
-	n = returns{limit: q.Limit, window: q.Window, burst: q.Burst, at: now}
-	switch {
-	case m == nil:
-		for i := range n.lows {
-			n.lows[i] = lacks
+// since returns how many units were given back after a take, and had been taken by then.
+func (m *returns) since(at, lacks int64) int64 {
+	for _, s := range m.steps {
+		if s.covers(at, lacks) {
+			return s.units
 		}
-	case m.limit != q.Limit || m.window != q.Window || m.burst != q.Burst:
-		n.cut = now // other levels and cells: nothing from before can be given back
-	default:
-		n.cut, n.lows = m.cut, m.lows
-		since := m.left.later(q, now-m.at)
-		last, cell := q.returnCell(m.at), q.returnCell(now)
-		for i := max(last, cell-returnCells+1); i <= cell; i++ {
-			low := &n.lows[i%returnCells]
-			if *low = low.least(since); i > last {
-				*low = since
-			}
+	}
+	return 0
+}
+
+// put adds a step, if it is behind the others.
+func (m *returns) put(s step, most int64) {
+	if n := len(m.steps); n == 0 || !m.steps[n-1].covers(s.at, s.lacks) {
+		s.units = min(s.units, most)
+		m.steps = append(m.steps, s)
+	}
+}
+
+// add returns m with more units given back now, taken when the bucket lacked as much before.
+func (m *returns) add(q *Quota, at, lacks, now, units int64) *returns {
+	n := &returns{limit: q.Limit, window: q.Window, burst: q.Burst, at: now, cut: m.cut, steps: make([]step, 0, returnSteps+3)}
+	for _, s := range m.steps {
+		if s.at < now-q.fills() {
+			continue // what was taken by then is refilled
 		}
+		if s.covers(at, lacks) && (s.at != at || s.lacks != lacks) {
+			n.put(step{at, lacks, s.units}, q.Burst)
+			s.units += units
+		}
+		n.put(s, q.Burst)
+	}
+	n.put(step{at, lacks, 0}, q.Burst)
+	n.put(step{now, q.Burst, units}, q.Burst)
+	for len(n.steps) > returnSteps {
+		n.join()
 	}
 	return n
 }
 
-// cells returns the cells from that of a time to that of the last return.
-func (m *returns) cells(q *Quota, from int64) (list []*level) {
-	first, last := q.returnCell(from), q.returnCell(m.at)
-	for i := max(first, last-returnCells+1); i <= last; i++ {
-		list = append(list, &m.lows[i%returnCells])
+// join makes one of the two neighbors that differ least.
+func (m *returns) join() {
+	least, at := int64(math.MaxInt64), 0
+	for i := range len(m.steps) - 1 {
+		by := m.steps[i+1].units - m.steps[i].units
+		if by = max(by, -by); by < least {
+			least, at = by, i
+		}
 	}
-	return list
+	m.steps[at+1].units = max(m.steps[at].units, m.steps[at+1].units)
+	m.steps = slices.Delete(m.steps, at, at+1)
+}
+
+// read returns what m says of returns by a quota.
+func (m *returns) read(q *Quota) returns {
+	switch {
+	case m == nil:
+		return returns{}
+	case m.limit != q.Limit || m.window != q.Window || m.burst != q.Burst: // other levels: nothing from before can be given back
+		return returns{at: m.at, cut: m.at, steps: []step{{m.at, q.Burst, q.Burst}}}
+	}
+	return *m
 }
 
 // give gives back what it can of r, and remembers it. It returns the level after
 // that, and how many units were given back. A part of a unit counts as one.
 func give(memory **returns, r *Return, now int64, lacks level) (level, int64) {
-	m := *memory
+	q, m := &r.Quota, *memory
 	if m != nil && now < m.at {
 		return lacks, 0 // the clock has stepped back
 	}
 	if m.until() <= now {
 		m = nil // a store may have forgotten it
 	}
-	q := &r.Quota
-	next := m.advance(q, now, lacks)
-	since := m != nil && r.At <= m.at           // something may have been given back since
-	before := since && r.At < now               // and time has passed
-	exact := !before || r.At > next.cut         // all levels since are whole units away from now's
-	most := level{units: q.Burst - r.Remaining} // Remaining is rounded down
+	known := m.read(q)
+	since := m != nil && r.At <= known.at // something may have been given back since
+	before := since && r.At < now         // and time has passed
+	exact := !before || r.At > known.cut  // all levels since are whole units away from now's: so is its part of one
+	took := q.Burst - r.Remaining         // what the bucket lacked then, rounded up
+	most := level{units: took}
 	if !exact {
 		most.units--
+		if less, part := MulDiv(r.ResetAfter-1, q.Limit, q.Window); r.ResetAfter > 0 && less == most.units {
+			most.part = part // within a microsecond's refill
+		}
+	}
+	if before {
+		most.units -= known.since(r.At, took)
 	}
 	most = most.later(q, now-r.At)
 	if exact && most.part != lacks.part {
@@ -139,16 +193,7 @@ func give(memory **returns, r *Return, now int64, lacks level) (level, int64) {
 		most.part = lacks.part
 	}
 	alone := !since && most == lacks
-	most = most.least(lacks)
-	if before {
-		for _, low := range next.cells(q, r.At) {
-			most = most.least(*low)
-		}
-	}
-	given := most.least(level{units: r.Cost})
-	if given.units < r.Cost {
-		next.cut = now
-	}
+	given := most.least(lacks).least(level{units: r.Cost})
 	if given.units < 0 || given == (level{}) {
 		return lacks, 0
 	}
@@ -156,14 +201,12 @@ func give(memory **returns, r *Return, now int64, lacks level) (level, int64) {
 	if given.part > 0 {
 		units++
 	}
-	if alone { // no other request came since: nothing needs to be remembered
-		return lacks.minus(given, q.Window), units
+	if !alone { // another request came since: it must not be given back what this one is
+		next := known.add(q, r.At, took-units, now, units)
+		if given.units < r.Cost {
+			next.cut = now
+		}
+		*memory = next
 	}
-	for _, low := range next.cells(q, r.At) {
-		*low = low.minus(low.least(given), q.Window)
-	}
-	lacks = lacks.minus(given, q.Window)
-	next.left = lacks
-	*memory = &next
-	return lacks, units
+	return lacks.minus(given, q.Window), units
 }

@@ -45,8 +45,8 @@ type Condition struct {
 	Outages      int64
 
 	// Owed is how many units were admitted without the store that it is not charged for yet, and
-	// Paid how many it was charged for afterwards. The first payment of Repeated of these had no
-	// answer, so they may count twice.
+	// Paid how many it was charged for afterwards. A payment of Repeated of these failed before,
+	// maybe after it had charged them, so they may count twice.
 	Owed, Paid, Repeated int64
 
 	// Lost is when the store was last found to have lost data, and zero if never. The processes

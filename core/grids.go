@@ -69,7 +69,7 @@ type gridOf struct {
 	came int64 // when it was charged first; 0 for the first grid of a key
 	used int64 // when its version last took units
 
-	limit int64 // of its version then; 0 if that is not known
+	limit int64 // of its version then; see add if that is not known, or 0
 	extra int64 // units above it in the period before
 }
 
@@ -178,7 +178,7 @@ func charge(g grid, now, n, at int64) {
 			*held = nil
 			return
 		}
-		all.list = append(all.list, gridOf{came: now})
+		all.add(gridOf{came: now})
 	}
 	mine := &all.list[all.own]
 	mine.used, mine.limit, mine.extra = now, all.limit, all.extra
@@ -196,12 +196,21 @@ func charge(g grid, now, n, at int64) {
 	}
 }
 
+// add adds a grid. The limit of a version that was alone is not known: it is taken to be what
+// its window holds. Otherwise the window would carry nothing of what others take in it.
+func (a *grids) add(v gridOf) {
+	if first := &a.list[0]; len(a.list) == 1 && first.came == 0 && first.limit == 0 {
+		first.limit = first.grid.holds()
+	}
+	a.list = append(a.list, v)
+}
+
 // join makes g a grid of its key, if its version comes and is refused. It implements the
 // Refuse of [State].
 func join(g grid, now int64) bool {
 	all := *g.others()
 	if all != nil && all.own == len(all.list) && all.own < maxGrids && !all.fresh(g, now) {
-		all.list = append(all.list, gridOf{came: now, used: now})
+		all.add(gridOf{came: now, used: now})
 		all.drop(now)
 	}
 	return false

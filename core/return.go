@@ -21,7 +21,7 @@ type Return struct {
 	Charge           // as admitted, its quota included, but Cost is the units to give back, at most what it took
 	At         int64 // of the admission: [Decision].At
 	Remaining  int64 // of the admission: [Outcome].Remaining, for TokenBucket and LeakyBucket
-	ResetAfter int64 // of the admission: [Outcome].ResetAfter, for Queue
+	ResetAfter int64 // of the admission: [Outcome].ResetAfter, for Queue, TokenBucket and LeakyBucket
 	Mode       Mode  // of the admission: [Decision].Mode, for decorators of a store
 	Tag        int64 // of the admission: [Decision].Tag, likewise
 }

@@ -1,11 +1,6 @@
 package echolimit
 
-import (
-	"github.com/labstack/echo/v4"
-
-	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/adapter"
-)
+import "github.com/labstack/echo/v4"
 
 // A Router is what routes are mounted on: an [*echo.Echo] or [*echo.Group].
 type Router interface {
@@ -22,13 +17,8 @@ type Router interface {
 // wrong with the struct, Mount returns an error that lists everything that is wrong,
 // and registers nothing.
 func (l *Limiter) Mount(router Router, api any) error {
-	_, whole := router.(*echo.Echo) // a group has a prefix, which Echo does not export
-	return adapter.Mount(l.limiter, api, func(path string, rules limit.RuleSet) (echo.MiddlewareFunc, error) {
-		if !whole {
-			path = ""
-		}
-		return l.middleware(path, rules)
-	}, func(method, path string, h echo.HandlerFunc, limits ...echo.MiddlewareFunc) {
+	_, whole := router.(*echo.Echo)
+	return l.flow().Mount(api, whole, func(method, path string, h echo.HandlerFunc, limits ...echo.MiddlewareFunc) {
 		router.Add(method, path, h, limits...)
 	})
 }

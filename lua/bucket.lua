@@ -153,8 +153,9 @@ bucket.returned = true
 
 function bucket.give_back(value, r, now, remembered)
   local form = byte(value, 1)
-  if (#value ~= 26 or form ~= 104) and (#value ~= 32 or form ~= 109) or
-    remembered and (#remembered ~= 141 or byte(remembered, 1) ~= 114) then return nil, WRONG_VALUE end
+  if (#value ~= 26 or form ~= 104) and (#value ~= 32 or form ~= 109) then return nil, WRONG_VALUE end
+  local before = remembered and byte(remembered, 1)
+  if remembered and (before ~= 103 or #remembered < 33 or #remembered % 19 ~= 14) and (before ~= 114 or #remembered ~= 141) then return nil, WRONG_VALUE end
   local missing = u48(value, 2)
   local part = u48(value, 8)
   local last = u56(value, 14)

@@ -2,6 +2,7 @@ package lua
 
 import (
 	"fmt"
+	"iter"
 	"regexp"
 	"slices"
 	"strings"
@@ -33,59 +34,105 @@ import (
 // TestFlattened in package redisstore compares what both texts decide.
 func flatten(text string) string {
 	s := &script{}
-	s.read(writeConstants(marked.ReplaceAllString(commentEnd.ReplaceAllString(commentLine.ReplaceAllString(text, ""), ""), "\n")))
+	s.read(writeConstants(strip(text)))
 	for _, f := range s.functions {
 		if f.rare {
 			s.writeRare(f)
 		}
 	}
 	for _, f := range s.functions {
-		f.body = inlineLine.ReplaceAllStringFunc(f.body, s.writeInline)
+		f.body = rewrite(f.body, inlineMark, s.writeInline)
 	}
-	s.main = eachLine.ReplaceAllStringFunc(s.main, s.writeEach)
+	s.main = rewrite(s.main, eachMark, s.writeEach)
 	for s.dropUnused() || s.dropFields() {
 	}
 	return s.String()
 }
 
-var (
-	commentLine = regexp.MustCompile(`(?m)^ *--(?: [^@].*|| @(?:needs|value|returned).*)\n`)
-	commentEnd  = regexp.MustCompile(`(?m) +-- [^@].*$`)
-	marked      = regexp.MustCompile(` -- @(?:extra|several|debt|take|tallies)\n`)
-	constants   = regexp.MustCompile(`(?m)^local ([A-Z_]+(?:, [A-Z_]+)*) = (\d+(?:, \d+)*)(?: --.*)?\n`)
-	definition  = regexp.MustCompile(`(?ms)^(-- @rare\n)?(local )?function ([\w.]+)\(([^)\n]*)\)(?:\n(.*?)^| ([^\n]*) )end\n`)
-	capitals    = regexp.MustCompile(`\b[A-Z_]+\b`)
-	eachLine    = regexp.MustCompile(`(?m)^ *(?:if rule\.as\.\w+ then |(\w+) = )?rule\.as\.(\w+)\((.*?)\)(?: end)? -- @each\n`)
-	inlineLine  = regexp.MustCompile(`(?m)^ *([\w.]+)\((.*?)\) -- @inline\n`)
-	smallLine   = regexp.MustCompile(`small\((.*)\)`)
-	registered  = regexp.MustCompile(`(?m)^algorithms\[\d+\] = (\w+)$`)
+const (
+	rareMark   = "-- @rare\n"
+	inlineMark = " -- @inline\n"
+	eachMark   = " -- @each\n"
 )
+
+// These are for single lines: on a whole script each of them took milliseconds.
+var (
+	constants  = regexp.MustCompile(`^local ([A-Z_]+(?:, [A-Z_]+)*) = (\d+(?:, \d+)*)\n`)
+	definition = regexp.MustCompile(`^(local )?function ([\w.]+)\(([^)]*)\)(?: (.*) end)?\n`)
+	eachLine   = regexp.MustCompile(`^ *(?:if rule\.as\.\w+ then |(\w+) = )?rule\.as\.(\w+)\((.*?)\)(?: end)? -- @each\n`)
+	inlineLine = regexp.MustCompile(`^ *([\w.]+)\((.*?)\) -- @inline\n`)
+	smallLine  = regexp.MustCompile(`small\((.*)\)`)
+	registered = regexp.MustCompile(`^algorithms\[\d+\] = (\w+)\n`)
+)
+
+// rewrite replaces the lines of a text that end in a mark.
+func rewrite(text, mark string, replace func(line string) string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if strings.HasSuffix(line, mark) {
+			line = replace(line)
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// strip leaves out comments, but for marks that flatten reads.
+func strip(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if line == rareMark {
+			b.WriteString(line)
+			continue
+		}
+		if strings.HasPrefix(strings.TrimLeft(line, " "), "--") {
+			continue
+		}
+		if i := strings.Index(line, " -- "); i >= 0 && (line[i+len(" -- ")] != '@' || !strings.HasSuffix(line, inlineMark) && !strings.HasSuffix(line, eachMark)) {
+			line = strings.TrimRight(line[:i], " ") + "\n"
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
 
 // writeConstants writes the numbers that locals in capitals are where these are named.
 func writeConstants(text string) string {
 	numbers := make(map[string]string)
-	text = constants.ReplaceAllStringFunc(text, func(line string) string {
+	text = rewrite(text, "\n", func(line string) string {
 		m := constants.FindStringSubmatch(line)
+		if m == nil {
+			return line
+		}
 		values := strings.Split(m[2], ", ")
 		for i, name := range strings.Split(m[1], ", ") {
 			numbers[name] = values[i]
 		}
 		return ""
 	})
-	return capitals.ReplaceAllStringFunc(text, func(name string) string {
-		if n, known := numbers[name]; known {
-			return n
+	var b strings.Builder
+	for i := 0; i < len(text); {
+		end := i
+		for end < len(text) && isWord(text[end]) == isWord(text[i]) {
+			end++
 		}
-		return name
-	})
+		part := text[i:end]
+		if n, known := numbers[part]; known {
+			part = n
+		}
+		b.WriteString(part)
+		i = end
+	}
+	return b.String()
 }
 
 // A script is the text of a script in parts: what is behind each function, and the
 // functions, which are all at the top level.
 type script struct {
-	first     string
-	functions []*function
-	main      string // what follows the last function
+	first      string
+	functions  []*function
+	registered []string // the tables of algorithms
+	main       string   // what follows the last function
 }
 
 type function struct {
@@ -97,28 +144,40 @@ type function struct {
 }
 
 func (s *script) read(text string) {
-	at := 0
-	for _, m := range definition.FindAllStringSubmatchIndex(text, -1) {
-		part := func(i int) string {
-			if m[2*i] < 0 {
-				return ""
+	behind := &s.first
+	var open *function // whose body is being read
+	at, next := 0, 0
+	for line := range strings.Lines(text) {
+		start := next
+		next += len(line)
+		if open != nil {
+			if line == "end\n" {
+				open.body, open, at = text[at:start], nil, next
 			}
-			return text[m[2*i]:m[2*i+1]]
+			continue
 		}
-		if n := len(s.functions); n == 0 {
-			s.first = text[:m[0]]
-		} else {
-			s.functions[n-1].behind = text[at:m[0]]
+		if m := registered.FindStringSubmatch(line); m != nil {
+			s.registered = append(s.registered, m[1])
 		}
-		f := &function{rare: part(1) != "", local: part(2) != "", name: part(3), params: part(4), body: part(5) + part(6)}
+		m := definition.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		f := &function{local: m[1] != "", name: m[2], params: m[3], body: m[4]}
+		*behind, f.rare = strings.CutSuffix(text[at:start], rareMark)
+		behind, at = &f.behind, next
 		if slices.ContainsFunc(s.functions, func(other *function) bool { return other.name == f.name }) {
 			panic(fmt.Sprintf("lua: two functions are %s", f.name))
 		}
-		f.returns = slices.Contains(words(f.body), "return")
 		s.functions = append(s.functions, f)
-		at = m[1]
+		if f.body == "" {
+			open = f
+		}
 	}
 	s.main = text[at:]
+	for _, f := range s.functions {
+		f.returns = slices.Contains(words(f.body), "return")
+	}
 }
 
 func (s *script) String() string {
@@ -150,27 +209,59 @@ func (f *function) expression() string {
 // writeRare writes a function where others, or the driver, call it.
 func (s *script) writeRare(f *function) {
 	f.dropped = true
-	call := regexp.MustCompile(`(^|[^\w.])` + regexp.QuoteMeta(f.name) + `\(`)
-	statement := regexp.MustCompile(`(?m)^ *` + regexp.QuoteMeta(f.name) + `\(`)
-	replace := func(text *string) {
-		if strings.Contains(*text, f.name+"(") { // cheaper than the expression
-			*text = statement.ReplaceAllString(*text, "do end "+f.name+"(") // or it might go on with the line before
-			*text = call.ReplaceAllString(*text, "${1}("+strings.ReplaceAll(f.expression(), "$", "$$")+")(")
-		}
-	}
+	expression := "(" + f.expression() + ")("
 	for _, other := range s.functions {
 		if other != f {
-			replace(&other.body)
+			other.body = writeCalls(other.body, f.name, expression)
 		}
 	}
-	replace(&s.main)
+	s.main = writeCalls(s.main, f.name, expression)
+}
+
+// writeCalls writes an expression where a text calls a function.
+func writeCalls(text, name, expression string) string {
+	var b strings.Builder
+	at := 0
+	for i := range calls(text, name+"(") {
+		before := strings.TrimRight(text[at:i], " ")
+		if before == "" && at == 0 || strings.HasSuffix(before, "\n") {
+			before += "do end " // or it might go on with the line before
+		} else {
+			before = text[at:i]
+		}
+		b.WriteString(before)
+		b.WriteString(expression)
+		at = i + len(name) + len("(")
+	}
+	if at == 0 {
+		return text
+	}
+	b.WriteString(text[at:])
+	return b.String()
+}
+
+// calls yields where a text has a call that is not the end of a longer name.
+func calls(text, call string) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for at := 0; ; {
+			i := strings.Index(text[at:], call)
+			if i < 0 {
+				return
+			}
+			at += i
+			if (at == 0 || !isWord(text[at-1]) && text[at-1] != '.') && !yield(at) {
+				return
+			}
+			at += len(call)
+		}
+	}
 }
 
 // writeInline writes what becomes of a line of a function that ends in @inline.
 func (s *script) writeInline(line string) string {
 	m := inlineLine.FindStringSubmatch(line)
 	i := slices.IndexFunc(s.functions, func(f *function) bool { return f.name == m[1] })
-	if i < 0 || s.functions[i].returns || inlineLine.MatchString(s.functions[i].body) {
+	if i < 0 || s.functions[i].returns || strings.Contains(s.functions[i].body, inlineMark) {
 		panic(fmt.Sprintf("lua: flatten cannot write %s inline", m[1]))
 	}
 	f := s.functions[i]
@@ -181,7 +272,7 @@ func (s *script) writeInline(line string) string {
 func (s *script) writeEach(line string) string {
 	m := eachLine.FindStringSubmatch(line)
 	result, hook, args := m[1], m[2], m[3]
-	call, _, _ := strings.Cut(line, " -- @each")
+	call := strings.TrimSuffix(line, eachMark)
 	optional := strings.Contains(line, "if rule.as.")
 	var b strings.Builder
 	keyword, others := "if", false
@@ -204,8 +295,8 @@ func (s *script) writeEach(line string) string {
 			others = true
 		}
 	}
-	for _, m := range registered.FindAllStringSubmatch(s.String(), -1) {
-		others = others || !slices.ContainsFunc(s.functions, func(f *function) bool { return f.name == m[1]+"."+hook })
+	for _, owner := range s.registered {
+		others = others || !slices.ContainsFunc(s.functions, func(f *function) bool { return f.name == owner+"."+hook })
 	}
 	switch {
 	case optional: // only a function with a definition of its own may be optional
@@ -237,7 +328,7 @@ func assign(params, args string) string {
 
 // mentions reports whether a text has a name that no other letter follows, and that
 // neither a letter nor one of the given characters precedes unless it begins with a
-// dot. A regular expression for each name took a tenth of a second for a script.
+// dot.
 func mentions(text, name, before string) bool {
 	for {
 		i := strings.Index(text, name)
@@ -269,29 +360,34 @@ func (s *script) dropUnused() (any bool) {
 		if f.dropped {
 			continue
 		}
-		f.dropped = true
-		rest := s.String()
 		_, hook, owned := strings.Cut(f.name, ".")
-		used := mentions(rest, f.name, ".")
-		if owned {
-			used = used || !f.written && mentions(rest, "."+hook, "") || strings.Contains(rest, "['"+hook+"']")
-		}
-		f.dropped = !used
+		f.dropped = !s.has(f, func(text string) bool {
+			return mentions(text, f.name, ".") || owned && (!f.written && mentions(text, "."+hook, "") || strings.Contains(text, "['"+hook+"']"))
+		})
 		any = any || f.dropped
 	}
 	return any
 }
 
+// has reports whether a part of the script other than a function is what is looked for.
+func (s *script) has(but *function, wanted func(text string) bool) bool {
+	return wanted(s.first) || wanted(s.main) || slices.ContainsFunc(s.functions, func(f *function) bool {
+		return wanted(f.behind) || f != but && !f.dropped && (wanted(f.name) || wanted(f.params) || wanted(f.body))
+	})
+}
+
 // dropFields drops the functions of algorithms with a small state that nothing reads, and
 // reports whether there was any.
 func (s *script) dropFields() (any bool) {
-	all := s.String()
 	names := [...]string{".decode", ".step", ".later", ".encode"}
 	for _, f := range s.functions {
+		if !strings.Contains(f.behind, "small(") {
+			continue
+		}
 		f.behind = smallLine.ReplaceAllStringFunc(f.behind, func(line string) string {
 			list := strings.Split(smallLine.FindStringSubmatch(line)[1], ", ")
 			for i, name := range names {
-				if list[i] != "nil" && !mentions(all, name, "") {
+				if list[i] != "nil" && !s.has(nil, func(text string) bool { return mentions(text, name, "") }) {
 					list[i], any = "nil", true
 				}
 			}

@@ -6,7 +6,7 @@
 --          limit:6  extra:6  size:2  value:size, as if it were the only one
 -- came     when it was charged first, us; 0 for the first grid of a key
 -- used     when its version last took units, us
--- limit    of its version then, or 0 if that is not known
+-- limit    of its version then; 0 if that is not known, or for the first grid what its window held
 -- extra    units above it in the period before, of a fixed window
 --
 -- Beside the functions in small.lua, an algorithm has one that returns a table of these. It
@@ -49,10 +49,10 @@ local MAX_GRIDS, IDLE_GRID = 4, 3600000000
 -- the grids of a value, or nil if no script wrote it
 local function grids_of(kind, value, rule)
   local list, at = {}, 2
-  if byte(value, 1) ~= 120 then
+  if byte(value, 1) ~= 120 then -- of a limit that is not known: a window carries what others take in it
     list[1], at = kind.grid(value, rule), #value + 1
     if not list[1] then return nil end
-    list[1].came, list[1].used, list[1].limit, list[1].extra = 0, list[1].last, 0, 0
+    list[1].came, list[1].used, list[1].limit, list[1].extra = 0, list[1].last, kind.above and list[1].holds or 0, 0
   end
   while at <= #value do
     if #value < at + 27 then return nil end

@@ -148,6 +148,7 @@ for r = 1, K do
         rule.as.date(rule, k, now, grace) -- @each
       end
       if left > call('PTTL', keys[k]) then call('PEXPIRE', keys[k], left) end
+      stored[k] = call('GET', keys[k]) -- @several
     end
   end
 end

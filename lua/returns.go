@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -16,6 +17,7 @@ type Returns struct {
 	Args   []any
 
 	returns []core.Return
+	order   []int         // of the returns, if those that can be are joined
 	places  []returnPlace // of each return
 	records int
 	states  []string // keys but those of what was given back before
@@ -49,11 +51,24 @@ const (
 // NewReturns encodes a call of return.lua. Prefix, now and grace are as for [NewRules]
 // and [Rules.Encode]; tallied is whether several algorithms may charge the keys.
 func NewReturns(prefix, now string, grace int, returns []core.Return, tallied bool) *Returns {
+	return newReturns(prefix, now, grace, returns, tallied, false)
+}
+
+// JoinReturns is NewReturns for callers that do not know of each other. Their order is open, so
+// those of a key that can be given back together are.
+func JoinReturns(prefix, now string, grace int, returns []core.Return) *Returns {
+	return newReturns(prefix, now, grace, returns, false, true)
+}
+
+func newReturns(prefix, now string, grace int, returns []core.Return, tallied, joined bool) *Returns {
 	keys := make([]string, len(returns))
 	for i := range returns {
 		keys[i] = Key(prefix, &returns[i].Charge)
 	}
 	l := &Returns{returns: returns, places: make([]returnPlace, len(returns))}
+	if joined {
+		l.order = inOrder(keys, returns)
+	}
 	rules := l.group(prefix, keys, true)
 	several := tallied || len(rules) > 1 && repeats(rules)
 	if several { // a key has several quotas: in their order
@@ -77,10 +92,27 @@ func NewReturns(prefix, now string, grace int, returns []core.Return, tallied bo
 	return l
 }
 
+// inOrder returns the numbers of returns in an order in which those that can be given back
+// together follow each other.
+func inOrder(keys []string, returns []core.Return) []int {
+	order := make([]int, len(returns))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int {
+		a, b := &returns[i], &returns[j]
+		return cmp.Or(cmp.Compare(keys[i], keys[j]), cmp.Compare(a.At, b.At), cmp.Compare(a.Remaining, b.Remaining), i-j)
+	})
+	return order
+}
+
 // group finds the rules of the returns and their places, or makes a rule of each return.
 func (l *Returns) group(prefix string, keys []string, together bool) []returnRule {
 	var rules []returnRule
 	for i := range l.returns {
+		if l.order != nil {
+			i = l.order[i]
+		}
 		r := &l.returns[i]
 		n := len(rules)
 		if together {
@@ -92,14 +124,14 @@ func (l *Returns) group(prefix string, keys []string, together bool) []returnRul
 		if n == len(rules) {
 			rules = append(rules, returnRule{quota: &r.Quota, numbers: make(map[string]int)})
 		}
-		record, state := rules[n].add(prefix, keys[i], r)
+		record, state := rules[n].add(prefix, keys[i], r, l.order != nil)
 		l.places[i] = returnPlace{n, record, state}
 	}
 	return rules
 }
 
 // add adds a return, and returns the numbers of its record and of its key.
-func (u *returnRule) add(prefix, key string, r *core.Return) (record, state int) {
+func (u *returnRule) add(prefix, key string, r *core.Return, joined bool) (record, state int) {
 	state, known := u.numbers[key]
 	if !known {
 		state = len(u.keys)
@@ -107,9 +139,9 @@ func (u *returnRule) add(prefix, key string, r *core.Return) (record, state int)
 		if remembersReturns(r.Quota.Algorithm) {
 			u.memories = append(u.memories, ReturnedKey(prefix, &r.Charge))
 		}
-	} else if alike(r.Quota.Algorithm) {
+	} else {
 		record = u.last[state]
-		if o := &u.records[record]; o.At == r.At && o.Cost <= core.MaxCost-r.Cost {
+		if o := &u.records[record]; (alike(r.Quota.Algorithm) && o.At == r.At || joined && follows(&o.Return, r)) && o.Cost <= core.MaxCost-r.Cost {
 			o.Cost += r.Cost
 			return record, state
 		}
@@ -119,15 +151,18 @@ func (u *returnRule) add(prefix, key string, r *core.Return) (record, state int)
 	return len(u.records) - 1, state
 }
 
-// alike reports whether units that were taken at one time are the same to an algorithm. A
-// bucket gives back what each admission alone left it lacking, and parts of units.
-func alike(a core.Algorithm) bool {
-	switch a {
-	case core.Queue, core.Distinct, core.TokenBucket, core.LeakyBucket:
-		return false
-	}
-	return true
+// follows reports whether the units of b were taken from a bucket right before those of a, so
+// that both are given back as if one admission had taken them. A caller that returns units twice
+// gets less than from one after the other.
+func follows(a, b *core.Return) bool {
+	return bucket(b.Quota.Algorithm) && a.At == b.At && a.Remaining+a.Cost == b.Remaining
 }
+
+// alike reports whether units that were taken at one time are the same to an algorithm. A
+// bucket gives back what each admission alone left it lacking.
+func alike(a core.Algorithm) bool { return a != core.Queue && a != core.Distinct && !bucket(a) }
+
+func bucket(a core.Algorithm) bool { return a == core.TokenBucket || a == core.LeakyBucket }
 
 // repeats reports whether a key is one of several rules.
 func repeats(rules []returnRule) bool {

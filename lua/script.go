@@ -5,7 +5,6 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -224,21 +223,12 @@ func (s *selection) join(driver string) *Script {
 	var b strings.Builder
 	for _, name := range s.names {
 		for _, purpose := range s.purposes() {
-			b.WriteString(parsed()[name].text[purpose])
+			for line := range strings.Lines(parsed()[name].text[purpose]) {
+				b.WriteString(s.line(line))
+			}
 		}
 	}
-	text := unless.ReplaceAllStringFunc(b.String(), func(line string) string {
-		if slices.Contains(s.names, unless.FindStringSubmatch(line)[1]) {
-			return ""
-		}
-		return "-- @rare\n"
-	})
-	for mark, wanted := range map[string]bool{"extra": s.extra, "several": s.several, "debt": s.purpose == owing || s.tallies,
-		"take": s.purpose == taking, "tallies": s.tallies} {
-		if !wanted {
-			text = regexp.MustCompile(`(?m)^.* -- @`+mark+`\n`).ReplaceAllString(text, "")
-		}
-	}
+	text := b.String()
 	script := &Script{Text: flatten(text), plain: text}
 	sum := sha1.Sum([]byte(script.Text))
 	script.SHA = hex.EncodeToString(sum[:])
@@ -246,7 +236,34 @@ func (s *selection) join(driver string) *Script {
 	return known.(*Script)
 }
 
-var unless = regexp.MustCompile(`(?m)^-- @rare without (.*)\n`)
+// line returns what becomes of a line of a file.
+func (s *selection) line(line string) string {
+	if name, ok := strings.CutPrefix(line, "-- @rare without "); ok {
+		if slices.Contains(s.names, strings.TrimSuffix(name, "\n")) {
+			return ""
+		}
+		return rareMark
+	}
+	wanted := true
+	if i := strings.LastIndex(line, " -- @"); i >= 0 {
+		switch strings.TrimSuffix(line[i+len(" -- @"):], "\n") {
+		case "extra":
+			wanted = s.extra
+		case "several":
+			wanted = s.several
+		case "debt":
+			wanted = s.purpose == owing || s.tallies
+		case "take":
+			wanted = s.purpose == taking
+		case "tallies":
+			wanted = s.tallies
+		}
+	}
+	if !wanted {
+		return ""
+	}
+	return line
+}
 
 // newSelection returns the files that every script has.
 func newSelection(purpose int) *selection {

@@ -82,7 +82,7 @@ func TestIsState(t *testing.T) {
 		{'c', []int64{34, 38}, []int64{30}}, {'d', []int64{36, 42}, []int64{30}},
 		{'u', []int64{27}, []int64{14, 28}}, {'v', []int64{33, 39}, []int64{15, 21}}, {'w', []int64{26}, []int64{27}}, {'x', []int64{109, 118}, []int64{85}},
 		{'h', []int64{26}, []int64{25}}, {'m', []int64{32}, []int64{26}}, {'n', []int64{27}, []int64{20, 54}}, {'J', []int64{28, 46}, []int64{10}},
-		{'s', []int64{51, 63}, []int64{27, 39, 52}}, {'K', []int64{29, 36}, []int64{9, 30}}, {'L', []int64{25, 41}, []int64{9, 17}}, {'r', []int64{141}, []int64{140}}, {'z', nil, []int64{1}},
+		{'s', []int64{51, 63}, []int64{27, 39, 52}}, {'K', []int64{29, 36}, []int64{9, 30}}, {'L', []int64{25, 41}, []int64{9, 17}}, {'r', []int64{141}, []int64{140}}, {'g', []int64{33, 52}, []int64{32, 51}}, {'z', nil, []int64{1}},
 	} {
 		for _, size := range test.sizes {
 			assert.True(t, IsState(test.first, size), "%c %d", test.first, size)
@@ -91,4 +91,23 @@ func TestIsState(t *testing.T) {
 			assert.False(t, IsState(test.first, size), "%c %d", test.first, size)
 		}
 	}
+}
+
+// BenchmarkFirstScript makes a script as for the first call of a policy, or of the first one
+// on keys that several algorithms charge.
+func BenchmarkFirstScript(b *testing.B) {
+	asks := []core.Ask{{Charges: []core.Charge{{Quota: core.Quota{Limit: 5, Window: 1}}, {Rule: "b", Quota: core.Quota{Limit: 500, Window: 1}}}}}
+	b.Run("two logs", func(b *testing.B) {
+		for b.Loop() {
+			scripts.Clear()
+			NewRules("limit", asks)
+		}
+	})
+	b.Run("all algorithms", func(b *testing.B) {
+		rules := NewRules("limit", asks)
+		for b.Loop() {
+			scripts.Clear()
+			rules.Tallied(all)
+		}
+	})
 }

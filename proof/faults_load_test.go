@@ -113,6 +113,7 @@ type measured struct {
 	during, failed          int               // requests while it lasted, and failed ones at any time
 	p99, most               time.Duration     // added while it lasted, to the median before
 	admitted                int               // of the few
+	repeated                int               // units paid after a payment had failed
 	asked, decided, counted int               // of the rule that counts: requests, admissions by the store, units in Redis
 }
 

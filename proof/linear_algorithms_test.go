@@ -32,7 +32,7 @@ func histories(usual int) int {
 		return n
 	}
 	if race.Enabled {
-		return usual / 5 // the search for an order is of one goroutine
+		return usual / 15 // the search for an order is of one goroutine
 	}
 	return usual
 }

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -247,6 +248,17 @@ func (k *KeyResolver) Given(keys map[string]string, ipv6Prefix int) (value strin
 		return address, ok && (address != "" || v == "")
 	}
 	return strings.TrimSpace(v), ok
+}
+
+// ValueID returns the id of a charge for a value that is counted, which is the same in all
+// processes. Clients choose values, so it is a part of a cryptographic hash: finding two values
+// with one id takes billions of tries, and gains a client one value. No value has the id 0.
+func ValueID(value string) uint64 {
+	if value == "" {
+		return 0
+	}
+	sum := sha256.Sum256([]byte(value))
+	return max(1, binary.BigEndian.Uint64(sum[:]))
 }
 
 // Missing returns an error that joins one for each key of the set that keys has no value for,

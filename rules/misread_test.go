@@ -31,6 +31,24 @@ func wanted(keyed bool, without ...string) string {
 	return want
 }
 
+// A misread is a text with the first error that Parse returns for it.
+type misread struct {
+	text        string
+	offset      int
+	found, want string
+}
+
+func (m misread) check(t *testing.T) {
+	t.Helper()
+	_, err := Parse(m.text)
+	var wrong *Error
+	if assert.ErrorAs(t, errorsOf(err)[0], &wrong, "%.60q", m.text) {
+		want := &grammar.Error{Offset: m.offset, Found: m.found, Want: m.want}
+		assert.Equal(t, Error{Text: m.text, Offset: m.offset, Problem: want.Error(), misread: true}, *wrong, "%.60q", m.text)
+		assert.Less(t, len(wrong.Error()), 1000)
+	}
+}
+
 func TestMisread(t *testing.T) {
 	const (
 		slash  = "the slash without spaces around it: write "
@@ -40,11 +58,7 @@ func TestMisread(t *testing.T) {
 		per    = `"per" and a key such as ip or user, or "global"`
 		key    = "a key: ip, user, header NAME, cookie NAME, query NAME, path NAME, or several of them with and, or and parentheses"
 	)
-	tests := []struct {
-		text        string
-		offset      int
-		found, want string
-	}{
+	tests := []misread{
 		{"", 0, "", count},
 		{" \n\t", 3, "", count},
 		{";", 0, ";", count},
@@ -153,13 +167,7 @@ func TestMisread(t *testing.T) {
 		{strings.Repeat("1/s global;", 1<<17), 16 * len("1/s global;"), "1/s", "at most 16 rules"},
 	}
 	for _, test := range tests {
-		_, err := Parse(test.text)
-		var wrong *Error
-		if assert.ErrorAs(t, errorsOf(err)[0], &wrong, "%.60q", test.text) {
-			want := &grammar.Error{Offset: test.offset, Found: test.found, Want: test.want}
-			assert.Equal(t, Error{Text: test.text, Offset: test.offset, Problem: want.Error(), misread: true}, *wrong, "%.60q", test.text)
-			assert.Less(t, len(wrong.Error()), 1000)
-		}
+		test.check(t)
 	}
 }
 
@@ -179,11 +187,7 @@ func TestMisreadAttributes(t *testing.T) {
 		location     = "a path such as /busy, or an http or https URL, after redirect"
 		percentage   = "the percentage of keys, 1 to 99, after enforced"
 	)
-	for _, test := range []struct {
-		text        string
-		offset      int
-		found, want string
-	}{
+	for _, test := range []misread{
 		{"5/1s per ip token", 12, "token", wanted(true) + ": did you mean token-bucket?"},
 		{"5/1s per ip queue Burst 5", 18, "Burst", wanted(false, append(others, "aligned", "zone", "cells", "missing", "empty")...) + ": did you mean burst?"},
 		{"5/1s per ip distinct query a hiden", 29, "hiden", wanted(true, append(others, "aligned", "zone", "cells", "burst", "missing", "empty", "wait")...) + ": did you mean hidden?"},
@@ -274,13 +278,7 @@ func TestMisreadAttributes(t *testing.T) {
 		{"5/day per ip sliding-log zone UTC", 25, "zone", takes + "fixed-window (this rule is sliding-log)"},
 		{"5/month per ip zone UTC burst 5", 24, "burst", bursts + "(this rule is fixed-window, because it has a zone)"},
 	} {
-		_, err := Parse(test.text)
-		var wrong *Error
-		if assert.ErrorAs(t, errorsOf(err)[0], &wrong, "%.60q", test.text) {
-			want := &grammar.Error{Offset: test.offset, Found: test.found, Want: test.want}
-			assert.Equal(t, Error{Text: test.text, Offset: test.offset, Problem: want.Error(), misread: true}, *wrong, "%.60q", test.text)
-			assert.Less(t, len(wrong.Error()), 1000)
-		}
+		test.check(t)
 	}
 }
 

@@ -58,28 +58,20 @@ func New(limiter *limit.Limiter) *Limiter {
 // limit.EachRoute for a quota of each. On the server it stands in Use, and not in
 // Pre, which runs before there is a route.
 func (l *Limiter) Limit(rules limit.RuleSet) echo.MiddlewareFunc {
-	m, err := l.middleware("", rules)
-	if err != nil {
-		panic(err)
-	}
-	return m
-}
-
-func (l *Limiter) middleware(pattern string, rules limit.RuleSet) (echo.MiddlewareFunc, error) {
-	m, err := l.flow().Middleware(pattern, rules)
-	return func(next echo.HandlerFunc) echo.HandlerFunc { return m(next) }, err
+	return l.flow().Limit(rules)
 }
 
 // Throttle returns middleware that slows the bodies of responses or requests to
 // the bytes that rules allow: see package throttle. It panics if the rules are
 // invalid. Options may be nil.
 func (l *Limiter) Throttle(rules limit.RuleSet, options *throttle.Options) echo.MiddlewareFunc {
-	m := l.flow().Throttle(rules, options)
-	return func(next echo.HandlerFunc) echo.HandlerFunc { return m(next) }
+	return l.flow().Throttle(rules, options)
 }
 
-func (l *Limiter) flow() *echoflow.Flow[*echo.Context] {
-	return &echoflow.Flow[*echo.Context]{
+type flow = echoflow.Flow[*echo.Context, echo.HandlerFunc, echo.MiddlewareFunc]
+
+func (l *Limiter) flow() *flow {
+	return &flow{
 		Limiter:  l.limiter,
 		Writer:   func(c *echo.Context) http.ResponseWriter { return c.Response() },
 		Response: response,

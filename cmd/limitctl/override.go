@@ -74,21 +74,18 @@ was not confirmed, and 3 for wrong arguments.`,
 // argument.
 func (s *session) overrideKey(cmd *cobra.Command, args []string, remove bool) (string, error) {
 	policy, rule, key := args[0], args[1], args[2]
-	if s.source == "" && remove {
-		return key, nil // the answer says whether there was such an override
-	}
 	if s.source == "" {
-		fmt.Fprintln(cmd.ErrOrStderr(), "The policy, the rule and the form of the key are not checked: to check them, write --policy, or --rules and --on.")
+		if !remove { // otherwise the answer says whether there was such an override
+			fmt.Fprintln(cmd.ErrOrStderr(), "The policy, the rule and the form of the key are not checked: to check them, write --policy, or --rules and --on.")
+		}
 		return key, nil
 	}
 	r, err := s.limits.Rule(policy, rule)
 	if err != nil {
 		return "", usageError{err}
 	}
-	for _, o := range s.overrides.List() { // one that is there is meant as it is
-		if o.Policy == policy && o.Rule == rule && o.Key == key {
-			return key, nil
-		}
+	if s.overrides.Limit(policy, rule, key) > 0 {
+		return key, nil // one that is there is meant as it is
 	}
 	key, err = s.limits.Key(r, key)
 	if err != nil {

@@ -31,8 +31,9 @@ type Response struct {
 	Committed *bool
 }
 
-// A Flow limits requests of one version.
-type Flow[C Context] struct {
+// A Flow limits requests of one version of Echo. H is the type of its handlers, and M that of
+// its middleware.
+type Flow[C Context, H ~func(C) error, M ~func(H) H] struct {
 	Limiter *limit.Limiter
 
 	// Writer returns the response writer of a context.
@@ -51,20 +52,37 @@ type Flow[C Context] struct {
 	Fail   func(C, error) error
 }
 
-// A Handler is Echo's handler.
-type Handler[C Context] = func(C) error
-
 // A call is a request, and the handler behind the middleware.
 type call[C Context] struct {
 	context C
-	next    Handler[C]
+	next    func(C) error
 }
 
-// Middleware returns middleware for rules, and the error of [adapter.Adapter.Bind].
-func (f *Flow[C]) Middleware(pattern string, rules limit.RuleSet) (func(next Handler[C]) Handler[C], error) {
+// Limit returns middleware for rules. It panics if they are invalid.
+func (f *Flow[C, H, M]) Limit(rules limit.RuleSet) M {
+	m, err := f.bind("", rules)
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+// Mount calls [adapter.Mount]. Whole says that paths in tags are those of the server, as
+// those of a group are not: it has a prefix, which Echo does not export.
+func (f *Flow[C, H, M]) Mount(api any, whole bool, add func(method, path string, h H, limits ...M)) error {
+	return adapter.Mount(f.Limiter, api, func(path string, rules limit.RuleSet) (M, error) {
+		if !whole {
+			path = ""
+		}
+		return f.bind(path, rules)
+	}, add)
+}
+
+// bind returns middleware for rules, and the error of [adapter.Adapter.Bind].
+func (f *Flow[C, H, M]) bind(pattern string, rules limit.RuleSet) (M, error) {
 	a := f.adapter()
 	policy, err := a.Bind(f.Limiter, pattern, rules)
-	return func(next Handler[C]) Handler[C] {
+	return func(next H) H {
 		return func(c C) error {
 			err := a.Serve(policy, f.Writer(c), c.Request(), call[C]{c, next})
 			if err == nil {
@@ -79,12 +97,12 @@ func (f *Flow[C]) Middleware(pattern string, rules limit.RuleSet) (func(next Han
 }
 
 // Throttle returns middleware that slows bodies. It panics if the rules are invalid.
-func (f *Flow[C]) Throttle(rules limit.RuleSet, options *throttle.Options) func(next Handler[C]) Handler[C] {
+func (f *Flow[C, H, M]) Throttle(rules limit.RuleSet, options *throttle.Options) M {
 	slow, err := throttle.Bind(f.Limiter, f.adapter(), rules, options)
 	if err != nil {
 		panic(err)
 	}
-	return func(next Handler[C]) Handler[C] {
+	return func(next H) H {
 		return func(c C) error {
 			response, ok := f.response(c)
 			if !ok {
@@ -99,7 +117,7 @@ func (f *Flow[C]) Throttle(rules limit.RuleSet, options *throttle.Options) func(
 	}
 }
 
-func (f *Flow[C]) adapter() *adapter.Adapter[call[C]] {
+func (f *Flow[C, H, M]) adapter() *adapter.Adapter[call[C]] {
 	a := &adapter.Adapter[call[C]]{
 		Route:     func(c call[C]) (string, string) { return c.context.Request().Method, c.context.Path() },
 		PathValue: pathValue[C],
@@ -131,7 +149,7 @@ func (f *Flow[C]) adapter() *adapter.Adapter[call[C]] {
 }
 
 // begin sends the headers of an answer that a function has not begun.
-func (f *Flow[C]) begin(c C, err error) error {
+func (f *Flow[C, H, M]) begin(c C, err error) error {
 	if response, ok := f.response(c); err == nil && ok && !*response.Committed {
 		f.Writer(c).WriteHeader(*response.Status)
 	}
@@ -140,7 +158,7 @@ func (f *Flow[C]) begin(c C, err error) error {
 
 // status returns the status of a response that has begun, or that begins if nothing
 // writes it, or 0 for an error: the error handler of the server answers that.
-func (f *Flow[C]) status(c C, err error) int {
+func (f *Flow[C, H, M]) status(c C, err error) int {
 	response, ok := f.response(c)
 	if !ok || err != nil && !*response.Committed {
 		return 0
@@ -163,7 +181,7 @@ func pathValue[C Context](c call[C], name string) string {
 
 // response returns the response of a context. It is false if middleware has replaced
 // the writer by one that does not unwrap to it.
-func (f *Flow[C]) response(c C) (Response, bool) {
+func (f *Flow[C, H, M]) response(c C) (Response, bool) {
 	for w := f.Writer(c); w != nil; w = unwrap(w) {
 		if response, ok := f.Response(w); ok {
 			return response, true
@@ -182,7 +200,7 @@ func unwrap(w http.ResponseWriter) http.ResponseWriter {
 // record puts a Recorder below Echo's response, and below the one that a response wraps
 // where middleware of net/http stands between. It returns nil if it finds no response:
 // then only what is written before the handler returns is settled.
-func (f *Flow[C]) record(c call[C]) *adapter.Recorder {
+func (f *Flow[C, H, M]) record(c call[C]) *adapter.Recorder {
 	var lowest Response
 	for w := f.Writer(c.context); w != nil; w = unwrap(w) {
 		if response, ok := f.Response(w); ok {

@@ -24,11 +24,14 @@ func (h *Hold) End() {
 	}
 }
 
-// Keep ends the run of h, unless what it took was given back and may be taken again.
-func (h *Hold) Keep() {
-	if r := h.claim(false); r != nil {
+// Keep ends the run of h, unless what it took was given back and may be taken again. It reports
+// whether there was one.
+func (h *Hold) Keep() bool {
+	r := h.claim(false)
+	if r != nil {
 		r.End()
 	}
+	return r != nil
 }
 
 // claim returns the run of h, once, if what it took was given back, or if it was not.

@@ -97,6 +97,8 @@ type Waiter struct {
 	queue *queue    // nil outside a queue
 	due   time.Time // the waiter cannot be admitted before
 	free  bool      // there should be room for it beside the waiters before it
+
+	refilled bool // units came back since Next last let it ask
 }
 
 // Enter gives w its ticket: its place among all waiters.
@@ -178,6 +180,7 @@ func (s *Queues) Next(w *Waiter) (due time.Time, mayAsk, full bool) {
 	if w.queue == nil || w.mayAsk() && !w.due.After(time.Now()) {
 		ahead := s.ahead(w)
 		if ahead == nil {
+			w.refilled = false
 			return w.due, true, false
 		}
 		s.remove(w, nil)
@@ -230,6 +233,9 @@ func (s *Queues) Join(w *Waiter, d *core.Decision, certain, due time.Time) bool 
 	if w.due = s.poll(q, due); w.due.Before(certain) {
 		w.due = certain
 	}
+	if w.refilled {
+		w.due = time.Time{} // the store may have decided before the units came back
+	}
 	if w.queue == nil && !s.add(w, q) {
 		if len(q.waiters) == 0 {
 			s.drop(q)
@@ -268,8 +274,9 @@ func (s *Queues) Refilled(quota Quota) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for q := s.of[quota]; q != nil; q = q.next {
-		q.head().due = time.Time{}
-		q.head().rouse()
+		head := q.head()
+		head.due, head.refilled = time.Time{}, true
+		head.rouse()
 	}
 }
 

@@ -51,6 +51,27 @@ func TestOrder(t *testing.T) {
 	assert.Empty(t, q.of, "an empty queue is not kept")
 }
 
+// TestRefilledWhileAsking gives units back while the first waiter asks the store: what the
+// store then says may be older, so the waiter asks again at once, and only once.
+func TestRefilledWhileAsking(t *testing.T) {
+	var q Queues
+	past, later := time.Now().Add(-time.Second), time.Now().Add(time.Hour)
+	w := newWaiter(&q, "alice")
+	q.Join(w, refusal(1), past, past)
+	for range 2 {
+		_, mayAsk, _ := q.Next(w)
+		assert.True(t, mayAsk)
+		q.Refilled(w.ids[0].Quota)
+		q.Join(w, refusal(1), later, later)
+		due, mayAsk, _ := q.Next(w)
+		assert.True(t, mayAsk)
+		assert.Zero(t, due)
+		q.Join(w, refusal(1), later, later)
+		due, _, _ = q.Next(w)
+		assert.Equal(t, later, due)
+	}
+}
+
 // TestBounds fills a queue, and then the number of requests over all queues. A waiter
 // that moves to a full queue is in none.
 func TestBounds(t *testing.T) {

@@ -53,6 +53,98 @@ func TestAnswerComesLate(t *testing.T) {
 	}
 }
 
+// TestLateAnswerAfterPayment has a request wait for its answer while others are admitted without
+// the store and are paid for. A full log keeps as many times as its limit, so it drops one for those.
+// What the late request took stands for that, and its refusal does not give it back.
+func TestLateAnswerAfterPayment(t *testing.T) {
+	s, f, now := guarded(1, 0)
+	slow := &pause{f.Store, make(chan struct{}), make(chan struct{})}
+	f.Store = slow
+	c := charge("r", 2, core.Local)
+	c.Quota.Window = core.MaxWindow
+	first := make(chan core.Decision)
+	go func() { first <- storetest.MustTake(t, s, c) }()
+	<-slow.decided
+	f.Store = slow.Store
+	f.fail(errAway)
+	for range 2 {
+		assert.True(t, storetest.MustTake(t, s, c).Allowed)
+	}
+	f.fail(nil)
+	for range 10 {
+		now.Add(longestWait)
+		s.payNext()
+	}
+	assert.Zero(t, s.debts.count.Load())
+	close(slow.answer)
+	assert.False(t, (<-first).Allowed)
+	for range 3 {
+		now.Add(sec)
+		assert.False(t, storetest.MustTake(t, s, c).Allowed, "two of two are admitted")
+	}
+}
+
+// hesitant is a store whose callers wait for a moment once it has decided.
+type hesitant struct{ core.Store }
+
+func (h hesitant) Take(ctx context.Context, asks []core.Ask) error {
+	err := h.Store.Take(ctx, asks)
+	for range rand.IntN(200) * rand.IntN(2) {
+		runtime.Gosched()
+	}
+	return err
+}
+
+// TestConcurrentDebts takes from many goroutines while the store fails and recovers, with
+// answers that come late and debts that are paid meanwhile. A window admits its limit.
+func TestConcurrentDebts(t *testing.T) {
+	for range 500 {
+		const limit = 8
+		s, f, now := guarded(1, sec)
+		f.Store = hesitant{f.Store}
+		c := core.Charge{Rule: "r", Quota: core.Quota{Limit: limit, Window: core.MaxWindow}, Cost: 1}
+		var admitted, local, refused atomic.Int64
+		var all sync.WaitGroup
+		done := make(chan struct{})
+		for range 16 {
+			all.Go(func() {
+				for refused.Load() < 100 {
+					now.Add(ms)
+					d, err := core.Take(context.Background(), s, storetest.Of("p", c))
+					assert.NoError(t, err)
+					switch {
+					case !d.Allowed:
+						refused.Add(1)
+					case d.Mode == core.ModeLocal:
+						local.Add(1)
+						fallthrough
+					default:
+						admitted.Add(1)
+					}
+					runtime.Gosched()
+				}
+			})
+		}
+		go func() {
+			defer close(done)
+			for refused.Load() < 100 {
+				f.fail(errAway)
+				for range rand.IntN(100) {
+					runtime.Gosched()
+				}
+				f.fail(nil)
+				now.Add(longestWait)
+				for range rand.IntN(20) {
+					s.payNext()
+				}
+			}
+		}()
+		all.Wait()
+		<-done
+		assert.EqualValues(t, limit, admitted.Load())
+	}
+}
+
 // TestConcurrentContinuity takes from many goroutines while the store fails, loses its data
 // and recovers. A window admits its limit, and no more.
 func TestConcurrentContinuity(t *testing.T) {

@@ -193,7 +193,7 @@ func TestReturnOfCopies(t *testing.T) {
 				d := storetest.MustTake(t, s, c)
 				require.True(t, d.Allowed)
 				require.Equal(t, core.ModeExact, d.Mode)
-				list = append(list, core.Return{Charge: storetest.Of("p", c)[0], At: d.At, Remaining: d.Outcomes()[0].Remaining, Mode: d.Mode, Tag: d.Tag})
+				list = append(list, d.Return(0, storetest.Of("p", c)[0]))
 				now.Add(1000)
 				other.Add(1000)
 			}
@@ -201,6 +201,8 @@ func TestReturnOfCopies(t *testing.T) {
 				_, err := s.Return(t.Context(), list[i:i+1])
 				require.NoError(t, err)
 			}
+			now.Add(10_000) // a part of a unit of a bucket refills
+			other.Add(10_000)
 			look := c
 			look.Cost, look.Quota = 0, q.Share(s.instances)
 			d := storetest.MustTake(t, s.own, look)

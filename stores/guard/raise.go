@@ -64,26 +64,38 @@ func (s *Store) unraised(c *core.Charge, now int64) bool {
 	if c.Quota.Leases() || c.Quota.Bars() || c.Quota.Algorithm == core.Distinct {
 		return true // the memory cannot say which leases, strikes and values there are
 	}
-	if done := r.done.Load(); done != nil {
-		if _, ok := (*done)[ruleOf{c.Policy, c.Rule, c.Variant}]; ok {
-			return now-r.last.time() < settling
-		}
+	if r.has(c) || !s.raiseLater(c) {
+		return now-r.last.time() < settling
 	}
-	s.raiseLater(c)
 	return true
 }
 
+// has reports whether the rule of c was raised.
+func (r *raises) has(c *core.Charge) bool {
+	done := r.done.Load()
+	if done == nil {
+		return false
+	}
+	_, ok := (*done)[ruleOf{c.Policy, c.Rule, c.Variant}]
+	return ok
+}
+
 // raiseLater has the key of c raised before the store next decides about it, and then the
-// others of its rule.
-func (s *Store) raiseLater(c *core.Charge) {
+// others of its rule, unless the rule was raised meanwhile.
+func (s *Store) raiseLater(c *core.Charge) bool {
 	b := &s.debts
 	b.mu.Lock()
+	if s.raises.has(c) {
+		b.mu.Unlock()
+		return false
+	}
 	b.raise(c)
 	if !slices.ContainsFunc(s.raises.next, func(of core.Charge) bool { return of.SameState(c) }) {
 		s.raises.next = append(s.raises.next, core.Charge{Policy: c.Policy, Rule: c.Rule, Variant: c.Variant, Quota: c.Quota})
 	}
 	b.mu.Unlock()
 	s.startPayments()
+	return true
 }
 
 // raise notes that a key is to be raised, and reports whether there is room for that.
@@ -105,7 +117,7 @@ func (s *Store) raiseNext() bool {
 	lost := r.lost.time()
 	var of core.Charge
 	if len(r.next) > 0 {
-		of, r.next = r.next[0], r.next[1:]
+		of = r.next[0]
 	}
 	b.mu.Unlock()
 	if of.Quota.Limit == 0 {
@@ -122,9 +134,9 @@ func (s *Store) raiseNext() bool {
 		}
 	}
 	if r.lost.time() != lost { // again
-		r.next = append(r.next, of)
 		return true
 	}
+	r.next = r.next[1:] // only now: meanwhile a request would have the rule raised once more
 	done := make(map[ruleOf]struct{})
 	if known := r.done.Load(); known != nil {
 		maps.Copy(done, *known)

@@ -184,7 +184,13 @@ func (c *call) count(asked []core.Charge, d *core.Decision) error {
 	defer m.free()
 	own, err := c.takeCopies(m)
 	if err != nil || !own.Allowed { // other requests took the room
-		c.undo(asked, d)
+		var full set
+		for i, o := range own.Outcomes() {
+			if !o.Fits() {
+				full.add(i)
+			}
+		}
+		c.undo(asked, d, full)
 		c.refused(&own)
 		*d = own
 		return err
@@ -193,7 +199,7 @@ func (c *call) count(asked []core.Charge, d *core.Decision) error {
 	late := c.late()
 	if moved || late {
 		c.undoCopies(m, &own)
-		c.undo(asked, d)
+		c.undo(asked, d, m.raised)
 		if late {
 			return errLate
 		}
@@ -218,7 +224,19 @@ func (c *call) late() bool {
 
 // undo gives back to the store what d took. If that fails, it still counts
 // there, which is safe. Leases are released later.
-func (c *call) undo(asked []core.Charge, d *core.Decision) {
+//
+// A log keeps as many times as its limit. If the memory is full, debts that were paid since d may
+// have made the store drop one for each unit of d. So these units stay, in place of those. With
+// several instances the store may still have room, so they are given back.
+func (c *call) undo(asked []core.Charge, d *core.Decision, full set) {
+	if full != 0 && c.guard.instances == 1 && c.guard.doubts.detects.Load() {
+		asked = slices.Clone(asked)
+		for i := range asked {
+			if full.has(i) && asked[i].Quota.Algorithm == core.SlidingLog {
+				asked[i].Cost = 0
+			}
+		}
+	}
 	err := core.Undo(c.ctx, c.guard.store.Store, asked, d)
 	c.ended(err)
 	if err != nil {

@@ -331,17 +331,20 @@ func (b *batcher) decide(ctx context.Context, batch []*request) error {
 
 // returnUnits makes the returns of a batch.
 func (b *batcher) returnUnits(ctx context.Context, batch []*request) error {
-	all := batch[0].returns
+	s, all := b.store, batch[0].returns
+	var results []core.Returned
+	var err error
 	if len(batch) > 1 {
 		all = nil
 		for _, r := range batch {
 			all = append(all, r.returns...)
 		}
-	}
-	s := b.store
-	results, err := s.giveBack(ctx, b.part.prefix, all, false)
-	if len(batch) == 1 && errors.Is(err, lua.ErrValue) { // maybe of a key that several algorithms charge
-		results, err = s.giveBack(ctx, b.part.prefix, all, true)
+		results, err = s.giveBack(ctx, lua.JoinReturns(b.part.prefix, s.now(), s.grace, all))
+	} else {
+		results, err = s.giveBack(ctx, lua.NewReturns(b.part.prefix, s.now(), s.grace, all, false))
+		if errors.Is(err, lua.ErrValue) { // maybe of a key that several algorithms charge
+			results, err = s.giveBack(ctx, lua.NewReturns(b.part.prefix, s.now(), s.grace, all, true))
+		}
 	}
 	if err != nil {
 		return err
@@ -353,8 +356,7 @@ func (b *batcher) returnUnits(ctx context.Context, batch []*request) error {
 	return nil
 }
 
-func (s *Store) giveBack(ctx context.Context, prefix string, returns []core.Return, tallied bool) ([]core.Returned, error) {
-	c := lua.NewReturns(prefix, s.now(), s.grace, returns, tallied)
+func (s *Store) giveBack(ctx context.Context, c *lua.Returns) ([]core.Returned, error) {
 	reply, err := s.run(ctx, &invocation{script: c.Script, keys: c.Keys, args: c.Args})
 	if err != nil {
 		return nil, err

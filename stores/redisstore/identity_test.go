@@ -37,34 +37,6 @@ func user(withheld ...string) []string {
 	return args
 }
 
-// TestRestartWithoutINFO restarts a server without its data between the calls of two
-// processes whose user may not run INFO. One of them loads the script again; both
-// must report the restart.
-func TestRestartWithoutINFO(t *testing.T) {
-	server := redistest.Launch(t, user("info")...)
-	charges := []core.Charge{charge("r", "k", 100_000, time.Hour)}
-	stores := []*Store{New(asUser(t, server.Addr), &patient), New(asUser(t, server.Addr), &patient)}
-	take := func(i int) error {
-		_, err := storetest.Take(t.Context(), stores[i], "p", charges)
-		return err
-	}
-	require.NoError(t, take(0))
-	require.NoError(t, take(1))
-	for range 3 {
-		server.Restart()
-		require.ErrorIs(t, take(0), core.ErrForgotten)
-		require.NoError(t, take(0))
-		redistest.Await(t, 10*time.Second, "a report of the restart", func() bool {
-			err := take(1)
-			if err != nil {
-				require.ErrorIs(t, err, core.ErrForgotten)
-			}
-			return err != nil
-		})
-		require.NoError(t, take(1))
-	}
-}
-
 // TestSameServerWithoutINFO holds that a user who may not run INFO gets no error from
 // a server that was not restarted, after failures, reconnections and a flush of the
 // other scripts, and one error after a flush of all scripts.

@@ -108,15 +108,17 @@ func TestScriptFlushIsNoRestart(t *testing.T) {
 
 // TestRestartBetweenCalls has two processes on a server that is restarted while
 // neither calls it. One finds the script gone, and loads it; the other one can
-// notice the restart only by its new connection.
+// notice the restart only by its new connection. Both must report it, also if their
+// user may not run INFO.
 func TestRestartBetweenCalls(t *testing.T) {
-	server := redistest.Launch(t)
-	charges := []core.Charge{charge("r", "k", 100_000, time.Hour)}
-	var stores []*Store
-	for range 2 {
-		client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true}))
-		stores = append(stores, New(client, &patient))
+	for name, withheld := range map[string][]string{"with INFO": nil, "without INFO": {"info"}} {
+		t.Run(name, func(t *testing.T) { testRestartBetweenCalls(t, redistest.Launch(t, user(withheld...)...)) })
 	}
+}
+
+func testRestartBetweenCalls(t *testing.T, server *redistest.Server) {
+	charges := []core.Charge{charge("r", "k", 100_000, time.Hour)}
+	stores := []*Store{New(asUser(t, server.Addr), &patient), New(asUser(t, server.Addr), &patient)}
 	take := func(i int) error {
 		_, err := storetest.Take(t.Context(), stores[i], "p", charges)
 		return err
@@ -124,7 +126,6 @@ func TestRestartBetweenCalls(t *testing.T) {
 	require.NoError(t, take(0))
 	require.NoError(t, take(1))
 	for range 3 {
-		server.Kill()
 		server.Restart()
 		require.ErrorIs(t, take(0), core.ErrForgotten)
 		require.NoError(t, take(0))

@@ -12,7 +12,7 @@ import (
 // flight go together in the next call. Each is sent once. If ctx ends while it is queued,
 // nothing is returned; if it ends during the call, the outcome is unknown.
 //
-// A return to a bucket is recorded in a second key of 141 bytes, which lives until a
+// A return to a bucket is recorded in a second key of up to 185 bytes, which lives until a
 // full burst has refilled.
 func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
 	if err := core.ValidateReturns(returns); err != nil {

@@ -88,7 +88,7 @@ func storedByTheStore(t testing.TB, client *redis.Client) (all []stored) {
 			s.back = []byte(client.Get(ctx, returnedKey).Val())
 		}
 		if a := c.Quota.Algorithm; a == core.TokenBucket || a == core.LeakyBucket {
-			require.True(t, lua.IsState('r', int64(len(s.back))), "%v", a)
+			require.True(t, lua.IsState('g', int64(len(s.back))), "%v", a)
 		}
 		require.True(t, lua.IsState(s.value[0], int64(len(s.value))))
 		all = append(all, s)

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -15,6 +16,8 @@ func returns() []namedTest {
 	return []namedTest{
 		{"several at once", returnsSeveral},
 		{"one after the other", returnsInOrder},
+		{"in parts", returnsInParts},
+		{"that overlap", returnsThatOverlap},
 		{"of values", returnsValues},
 		{"of nothing", returnsNothing},
 		{"invalid", returnsInvalid},
@@ -59,6 +62,40 @@ func returnsSeveral(t *testing.T, h Harness) {
 	for i, given := range giveBack(t, h, "policy", list...) {
 		assert.EqualValues(t, i, given, charges[i].Quota.Algorithm)
 		assert.EqualValues(t, 19, remaining(t, h, charges[i]), charges[i].Quota.Algorithm)
+	}
+}
+
+// returnsThatOverlap has callers take from a bucket at the same time and give it all back, in
+// any order, as refused requests do in a set around the one that refuses. A store gives back
+// exactly what core does.
+func returnsThatOverlap(t *testing.T, h Harness) {
+	for _, a := range []core.Algorithm{core.TokenBucket, core.LeakyBucket} {
+		for _, callers := range []int{2, 4, 24} {
+			random := rand.New(rand.NewPCG(uint64(a), uint64(callers)))
+			charge := core.Charge{Policy: "policy", Rule: a.String(), Key: fmt.Sprint(callers), Quota: plainQuota(a, 300, 60*sec), Cost: 1}
+			state, now, mine := core.NewState(a), starts[0], []core.Charge{charge}
+			var out []core.Return
+			for range 40 {
+				now++
+				h.SetTime(now)
+				for keep := random.IntN(callers); len(out) > keep; {
+					i := random.IntN(len(out))
+					want := state.Return(&out[i], now)
+					require.Equal(t, want, giveBack(t, h, "policy", out[i])[0], "%v, %d callers", a, callers)
+					out = append(out[:i], out[i+1:]...)
+				}
+				now++
+				for len(out) < callers {
+					now += random.Int64N(3_000) * random.Int64N(2)
+					h.SetTime(now)
+					want := core.Decide(now, mine, []core.State{state})
+					d := take(t, h, "policy", mine...)
+					require.Equal(t, want.Outcomes()[0], d.Outcomes()[0], "%v, %d callers", a, callers)
+					require.LessOrEqual(t, 300-d.Outcomes()[0].Remaining, int64(3*callers))
+					out = append(out, returnsOf(mine, d)...)
+				}
+			}
+		}
 	}
 }
 
@@ -188,6 +225,37 @@ func returnsInOrder(t *testing.T, h Harness) {
 		require.NoError(t, err, name)
 		for i := range got {
 			assert.Equal(t, core.Returned{Units: units[i], Outcome: core.Look(now, c, state)}, got[i], "%s, return %d", name, i)
+		}
+	}
+}
+
+// returnsInParts gives back what admissions of a bucket took unit by unit, in calls of one or more
+// returns while time passes and others take: as core does.
+func returnsInParts(t *testing.T, h Harness) {
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		c := core.Charge{Policy: fmt.Sprint(seed), Rule: "r", Key: "k", Quota: core.Quota{Algorithm: core.TokenBucket, Limit: 1, Window: sec, Burst: 100}}
+		state, now := core.NewState(c.Quota.Algorithm), starts[0]
+		var taken []core.Return
+		for step := range 60 {
+			now += random.Int64N(3) * (1 + random.Int64N(300*ms))
+			h.SetTime(now)
+			if step < 3 || random.IntN(4) == 0 {
+				c.Cost = 1 + random.Int64N(8)
+				d := take(t, h, c.Policy, c)
+				want := core.Decide(now, []core.Charge{c}, []core.State{state})
+				require.Equal(t, want.Outcomes(), d.Outcomes(), "seed %d, step %d", seed, step)
+				taken = append(taken, d.Return(0, c))
+				continue
+			}
+			var list []core.Return
+			var want []int64
+			for range 1 + random.IntN(2) {
+				r := taken[random.IntN(len(taken))]
+				r.Cost = 1
+				list, want = append(list, r), append(want, state.Return(&r, now))
+			}
+			require.Equal(t, want, giveBack(t, h, c.Policy, list...), "seed %d, step %d: %+v", seed, step, list)
 		}
 	}
 }

@@ -105,6 +105,9 @@ func describe(c core.Charge) string {
 	if c.Reserve > 0 {
 		text += fmt.Sprintf(", reserve %d", c.Reserve)
 	}
+	if c.Debt {
+		text += fmt.Sprintf(", a debt %d us old", c.Age)
+	}
 	return text
 }
 

@@ -83,6 +83,7 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 		{"Returns", returns()},
 		{"Told", told()},
 		{"Beside", beside()},
+		{"Returning", returning()},
 		{"Names", names()},
 		{"Calls", calls()},
 		{"Concurrent", concurrent()},

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"net"
@@ -35,11 +36,12 @@ import (
 	"github.com/routelimit/limit/ginlimit"
 )
 
-// twoRules admit everything that one goroutine can send.
-var twoRules = limit.Rules(limit.PerIP(time.Millisecond, 20_000), limit.Global(time.Millisecond, 20_000))
+// twoRules admit everything that one goroutine can send. Each address comes again before its
+// window has passed: a key that has expired is a new one.
+var twoRules = limit.Rules(limit.PerIP(10*time.Millisecond, 20_000), limit.Global(10*time.Millisecond, 20_000))
 
 // refusing admits one request an hour to each address.
-var refusing = limit.Rules(limit.PerIP(time.Hour, 1), limit.Global(time.Millisecond, 20_000))
+var refusing = limit.Rules(limit.PerIP(time.Hour, 1), limit.Global(10*time.Millisecond, 20_000))
 
 // A group is the servers of a table. The first one has no limit.
 type group struct {
@@ -51,15 +53,16 @@ func groups() []group {
 	return []group{
 		{"http.ServeMux", []server{
 			{"no limit", netHTTP(limit.RuleSet{})},
+			{"a value in the context", muxWith(withValue)},
 			{"limit, 2 rules", netHTTP(twoRules)},
 			{"limit, 2 rules, refused", netHTTP(refusing)},
-			{"limit, 2 rules in 2 sets", twoSets(limit.PerIP(time.Millisecond, 20_000))},
+			{"limit, 2 rules in 2 sets", twoSets(limit.PerIP(10*time.Millisecond, 20_000))},
 			{"limit, 2 rules in 2 sets, refused by the inner one", twoSets(limit.PerIP(time.Hour, 1))},
 			{"limit, 2 rules, no headers", muxWith(limit.New(nil, &limit.Options{Headers: limit.NoHeaders}).Limit(twoRules))},
 			{"ulule, 2 middlewares", muxWith(ululeHTTP(admits), ululeHTTP(admits))},
 			{"ulule, 2 middlewares, refused", muxWith(ululeHTTP(refuses), ululeHTTP(admits))},
-			{"httprate, 2 middlewares", muxWith(httprate.LimitBy(20_000, time.Millisecond, byAddress), httprate.LimitBy(20_000, time.Millisecond, httprate.Key("*")))},
-			{"httprate, 2 middlewares, refused", muxWith(httprate.LimitBy(1, time.Hour, byAddress), httprate.LimitBy(20_000, time.Millisecond, httprate.Key("*")))},
+			{"httprate, 2 middlewares", muxWith(httprate.LimitBy(20_000, 10*time.Millisecond, byAddress), httprate.LimitBy(20_000, 10*time.Millisecond, httprate.Key("*")))},
+			{"httprate, 2 middlewares, refused", muxWith(httprate.LimitBy(1, time.Hour, byAddress), httprate.LimitBy(20_000, 10*time.Millisecond, httprate.Key("*")))},
 		}},
 		{"Gin", []server{
 			{"no limit", ginWith()},
@@ -127,7 +130,7 @@ func netHTTP(rules limit.RuleSet) http.Handler {
 // twoSets has one rule for all requests around one for each address.
 func twoSets(inner limit.Rule) http.Handler {
 	limiter := limit.New(nil, nil)
-	return muxWith(limiter.Limit(limit.Rules(limit.Global(time.Millisecond, 20_000))), limiter.Limit(limit.Rules(inner)))
+	return muxWith(limiter.Limit(limit.Rules(limit.Global(10*time.Millisecond, 20_000))), limiter.Limit(limit.Rules(inner)))
 }
 
 // muxWith puts middlewares around a handler, the first outermost.
@@ -140,6 +143,15 @@ func muxWith(middlewares ...func(http.Handler) http.Handler) http.Handler {
 	mux.Handle("POST /update", h)
 	return mux
 }
+
+// withValue is the least that middleware pays to leave something for a handler.
+func withValue(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), valueKey{}, w)))
+	})
+}
+
+type valueKey struct{}
 
 func ginWith(handlers ...gin.HandlerFunc) http.Handler {
 	engine := gin.New()
@@ -161,7 +173,7 @@ func byAddress(r *http.Request) (string, error) {
 
 // The rates of ulule's middlewares, which both count by address.
 var (
-	admits  = limiter.Rate{Limit: 20_000, Period: time.Millisecond}
+	admits  = limiter.Rate{Limit: 20_000, Period: 10 * time.Millisecond}
 	refuses = limiter.Rate{Limit: 1, Period: time.Hour}
 )
 

@@ -12,20 +12,20 @@ var checks = []check{
 	{id: "version", why: "The scripts are tested on Redis 6.2 and later, and on Valkey.", node: version},
 	{id: "role", why: "Only a primary can decide: a replica refuses writes, and its data lags.", node: role},
 	{id: "cluster", why: "Policies in a slot that no server serves fall back to local limits, and a client of the wrong type is redirected.", node: cluster},
-	{id: "writable", why: "While a server refuses writes, its policies fall back to local limits.", node: writable},
-	{id: "permissions", why: "A decision is one EVALSHA, or EVAL to load the script, which runs the other commands. INFO shows restarts.", node: permissions},
+	{id: "writable", why: "While a server refuses writes, its policies fall back to local limits.", node: writable, primary: true},
+	{id: "permissions", why: "A decision is one EVALSHA, or EVAL to load the script, which runs the other commands. INFO shows restarts.", node: permissions, primary: true},
 
 	{id: "eviction", why: "An evicted key is a reset quota: a client that creates enough keys is no longer limited.", node: eviction},
 	{id: "memory", why: "When memory is full, Redis refuses or evicts keys: their policies fall back to local limits, or lose quotas.", node: memory},
-	{id: "persistence", why: "A restart resets the quotas that Redis has not saved.", node: persistence},
-	{id: "replicas", why: "Redis does not wait for its replicas: a failover resets what they had not received.", node: replicas},
+	{id: "persistence", why: "A restart resets the quotas that Redis has not saved.", node: persistence, primary: true},
+	{id: "replicas", why: "Redis does not wait for its replicas: a failover resets what they had not received.", node: replicas, primary: true},
 
 	{id: "clock", why: "All times are those of Redis: calendar periods begin by its clock.", node: clock},
 
 	{id: "connections", why: "Beyond maxclients, Redis refuses connections, and the decisions on them fall back to local limits.", node: connections},
 	{id: "idle-timeout", why: "A decision is sent once: on a connection that the server has just closed, it fails.", node: idleTimeout},
 	{id: "ping-latency", why: "Every decision takes a round trip to Redis.", node: pingLatency},
-	{id: "script-latency", why: "Each request waits this long for its decision. After redisstore.Options.Timeout (100 ms by default) it falls back to local limits.", node: scriptLatency},
+	{id: "script-latency", why: "Each request waits this long for its decision. After redisstore.Options.Timeout (100 ms by default) it falls back to local limits.", node: scriptLatency, primary: true},
 
 	{id: "keys", why: "How many quotas there are, and in which policies.", redis: keysFound},
 	{id: "keys-ttl", why: "A key that never expires stays when its client is gone, and fills the memory.", redis: keysTTL},

@@ -80,9 +80,6 @@ func judgeShare(share int64, found string, fix []string) result {
 }
 
 func persistence(f *RedisFacts, n *Node) result {
-	if n.replica() {
-		return result{}
-	}
 	failed := ""
 	switch {
 	case n.Info["aof_enabled"] == "1" && n.Info["aof_last_write_status"] == "err":
@@ -121,9 +118,6 @@ func persistence(f *RedisFacts, n *Node) result {
 }
 
 func replicas(f *RedisFacts, n *Node) result {
-	if n.replica() {
-		return result{}
-	}
 	count, known := n.info("connected_slaves")
 	if !known {
 		return n.noInfo("connected_slaves")

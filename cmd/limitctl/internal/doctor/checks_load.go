@@ -79,9 +79,4 @@ func latency(calls []time.Duration, problem string) result {
 
 func pingLatency(f *RedisFacts, n *Node) result { return latency(n.Ping, "PING: "+n.PingErr) }
 
-func scriptLatency(f *RedisFacts, n *Node) result {
-	if n.replica() {
-		return result{}
-	}
-	return latency(n.Script, n.ScriptErr)
-}
+func scriptLatency(f *RedisFacts, n *Node) result { return latency(n.Script, n.ScriptErr) }

@@ -12,8 +12,6 @@ import (
 
 func writable(f *RedisFacts, n *Node) result {
 	switch rights := &n.Rights; {
-	case n.replica():
-		return result{}
 	case rights.WriteErr != "":
 	case rights.Err != nil:
 		return skipped("EVAL: %v", rights.Err)
@@ -37,9 +35,6 @@ func writable(f *RedisFacts, n *Node) result {
 }
 
 func permissions(f *RedisFacts, n *Node) result {
-	if n.replica() {
-		return result{}
-	}
 	if n.Rights.Err != nil {
 		return skipped("EVAL: %v", n.Rights.Err)
 	}

@@ -47,6 +47,7 @@ func ExitCode(findings []Finding) int {
 type check struct {
 	id, why string
 	node    func(*RedisFacts, *Node) result
+	primary bool // whether node is for primaries only
 	redis   func(*RedisFacts) result
 	web     func(*WebFacts) result
 }
@@ -114,7 +115,7 @@ func Examine(facts Facts) []Finding {
 		case c.node != nil:
 			for i := range facts.Redis.Nodes {
 				n := &facts.Redis.Nodes[i]
-				if n.Err == "" || c.id == "connect" {
+				if (n.Err == "" || c.id == "connect") && !(c.primary && n.replica()) {
 					add(c, c.node(facts.Redis, n), n.Addr)
 				}
 			}

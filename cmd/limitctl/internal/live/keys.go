@@ -14,16 +14,9 @@ import (
 // this value have (for an IPv6 address, its prefix), and the text itself, as Top shows
 // keys. It returns none for a rule that all requests share, unless the text is empty.
 func (l *Limits) Keys(r *Rule, text string) (keys []string) {
-	add := func(key string) {
-		if !slices.Contains(keys, key) {
-			keys = append(keys, key)
-		}
-	}
-	for _, key := range l.resolved(r, text) {
-		add(key)
-	}
-	if r.key.Kind != grammar.Global || text == "" {
-		add(text)
+	keys = l.resolved(r, text)
+	if (!r.Shared() || text == "") && !slices.Contains(keys, text) {
+		keys = append(keys, text)
 	}
 	return keys
 }

@@ -112,8 +112,8 @@ func (l *layer) giveBack() {
 	}
 }
 
-// takeAgain takes again what the sets around l have given back. Something between the sets
-// has tried another one after the refusal, and that one, l, serves the request.
+// takeAgain takes again what the sets around l have given back: l serves the request, or a part
+// of it, and another set between them has refused it before or meanwhile.
 func (l *layer) takeAgain() {
 	for o := l.around(); o != nil; o = o.around() {
 		if given, err := o.held.TakeAgain(l.request.Context()); err != nil {

@@ -1,0 +1,312 @@
+package limit
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/door"
+	"github.com/routelimit/limit/internal/engine"
+	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/internal/response"
+	"github.com/routelimit/limit/rules"
+)
+
+// A layer is one rule set on one HTTP request. Layers are used again: see passage.
+type layer struct {
+	RefusedError // the decision, and the error of one that is a refusal
+
+	outer   *layer   // the set around this one, or nil
+	passage *passage // to what is behind the rules, or nil
+
+	version   *version
+	route     *route
+	request   *http.Request
+	framework door.Framework
+	given     *Request           // what a handler says of the request, or nil: see Policy.Serve
+	known     [door.Parts]string // of the caller
+	shared    bool               // whether something has it that may outlive the request
+	userless  bool               // whether a rule by user met no user, and no request had one so far
+	arrived   *time.Time         // when the request did, if a set has let it wait
+
+	w        http.ResponseWriter // the response
+	header   http.Header         // of it
+	recorder *response.Recorder  // of it, once the handler runs, if rules settle by its status
+	state    string              // of the quotas there, by this set
+	held     engine.Hold         // what the set took
+	spared   atomic.Bool         // whether a request with a response of its own was not charged again
+
+	exchange exchange // of net/http
+}
+
+var layers = sync.Pool{New: func() any { return new(layer) }}
+
+// enter makes l, which is new, the layer of a request on one more rule set.
+func (l *layer) enter(p *version, r *http.Request, from door.Framework, given *Request) {
+	l.version, l.route, l.request, l.framework, l.given = p, p.route(from), r, from, given
+	if l.outer = layerOf(r.Context()); l.outer != nil {
+		l.arrived, l.Decision.loss = l.outer.arrived, l.outer.Decision.loss
+	}
+}
+
+// leave ends l. After a panic, leave it to the garbage collector instead.
+func (l *layer) leave() {
+	l.held.End()
+	if l.passage == nil || l.passage.users.Leave() {
+		l.free()
+	}
+}
+
+// free gives l back, which has no users any more, and has no use for its outer one.
+func (l *layer) free() {
+	if l.shared {
+		return
+	}
+	if l.outer != nil {
+		l.outer.passage.done()
+	}
+	*l = layer{}
+	layers.Put(l)
+}
+
+// decide decides the request of l. If it is served, it waits as its rules say; the error
+// may then be that of its context.
+func (l *layer) decide(served bool) error {
+	p, d := l.version, &l.Decision
+	for _, step := range p.before {
+		if step(l) {
+			return nil
+		}
+	}
+	plan := l.route.plan.Load()
+	overlaps := served && l.outer != nil && l.overlaps()
+	if overlaps {
+		plan = plan.Exempting()
+	}
+	run := plan.Begin() // not ended after a panic of the program's functions
+	defer func() {
+		if !served || !l.hold(run) {
+			run.End()
+		}
+	}()
+	d.terms = p.usual
+	for _, step := range p.resolve {
+		if err := step(l, run); err != nil {
+			return err
+		}
+	}
+	if overlaps {
+		l.spare(run)
+	}
+	if run.Caller.Exempt == p.all {
+		d.Policy, d.Allowed, d.Mode, d.At = l.route.name, true, core.ModeExempt, time.Now()
+		return nil
+	}
+	ctx := l.request.Context()
+	if err := run.Serve(ctx, p.limiter.detached(ctx), l.patience(served), &d.of); err != nil {
+		return err
+	}
+	d.decided(run, p, l.route.name, d.terms)
+	return nil
+}
+
+// patience returns how long the request may wait, or nil for not at all.
+func (l *layer) patience(served bool) *engine.Patience {
+	if !served || !l.version.waits {
+		return nil
+	}
+	now := time.Now()
+	arrived := now
+	if l.arrived != nil {
+		arrived = *l.arrived
+	}
+	return &engine.Patience{Began: now, Bound: response.Deadline(l.request.Context(), arrived)}
+}
+
+// detached returns the context to call the store with for a caller that may go away.
+// A memory store answers at once, and asks the context for nothing.
+func (l *Limiter) detached(ctx context.Context) context.Context {
+	if l.engine.InMemory {
+		return context.Background()
+	}
+	return context.WithoutCancel(ctx)
+}
+
+// keys fills in the keys.
+func (l *layer) keys(run *engine.Run) error {
+	if len(run.Charges) == 0 {
+		return errNoRules
+	}
+	l.version.fillKeys(run, l.value)
+	return nil
+}
+
+// value returns the value of a key, or "" if there is none.
+func (l *layer) value(k *KeyResolver) string {
+	r := l.request
+	var v string
+	if l.given != nil {
+		if v, ok := k.Given(l.given.Keys, l.version.limiter.options.Proxies.IPv6Prefix); ok {
+			return v
+		}
+	}
+	switch k.Kind() {
+	case grammar.IP:
+		return l.version.limiter.options.Proxies.config().Key(r.RemoteAddr, r.Header)
+	case grammar.User:
+		return l.who(door.User)
+	case grammar.Header:
+		v = r.Header.Get(k.Name())
+	case grammar.Cookie:
+		if c, err := r.Cookie(k.Name()); err == nil {
+			v = c.Value
+		}
+	case grammar.Query:
+		if r.URL != nil && r.URL.RawQuery != "" {
+			v = r.URL.Query().Get(k.Name())
+		}
+	case grammar.Path:
+		v = l.framework.PathValue(r, k.Name())
+	case grammar.Func:
+		v = k.Call(r)
+	}
+	return strings.TrimSpace(v)
+}
+
+// usualCost fills in the costs of rules that ask no function for them.
+func (l *layer) usualCost(run *engine.Run) error {
+	if l.given != nil {
+		return l.costs(run)
+	}
+	for i := range run.Charges {
+		run.Charges[i].Cost = 1
+	}
+	return nil
+}
+
+// costs fills in the costs of rules of which some ask a function. A strike of a ban is a
+// cost of 1, so a request costs it nothing.
+func (l *layer) costs(run *engine.Run) (err error) {
+	var none Request
+	of := cmp.Or(l.given, &none)
+	for i := range run.Charges {
+		c, rule := &run.Charges[i], &l.version.list[i]
+		n, given := of.Costs[l.version.names[i]]
+		switch {
+		case given:
+			c.Cost, err = validCost(n)
+		case rule.Cost == (rules.Cost{}) && c.Quota.Bars():
+			c.Cost = 0
+		case of.Cost != 0:
+			c.Cost, err = validCost(of.Cost)
+		default:
+			c.Cost, err = validCost(rule.Cost.Units(l.request))
+		}
+		if err != nil {
+			return fmt.Errorf("%w: rule %q: %w", ErrUndecided, l.version.names[i], err)
+		}
+	}
+	return nil
+}
+
+// A passage is what a layer leaves to the program, which may keep it: the context and the
+// request of what is behind the rules, and the values of headers. It is the one allocation of
+// most requests. The layer itself, which is larger, is used again once it has left and nothing
+// uses it any more.
+type passage struct {
+	context.Context // before the rules
+	request         http.Request
+	layer           *layer
+	users           engine.Users // of the layer
+
+	// What is known of the decision when the layer has left.
+	mode  core.Mode
+	met   outcome
+	route *route
+
+	// The value of RateLimit. With more or longer values it needs another allocation.
+	values [1]string
+	text   [56]byte
+}
+
+type passageKey struct{}
+
+// Value implements [context.Context].
+func (p *passage) Value(key any) any {
+	if key == (passageKey{}) {
+		return p
+	}
+	return p.Context.Value(key)
+}
+
+// open makes the passage of l, if it has none.
+func (l *layer) open() *passage {
+	if l.passage == nil {
+		d := &l.Decision
+		l.passage = &passage{Context: l.request.Context(), layer: l, mode: d.Mode, met: d.outcome, route: l.route}
+	}
+	return l.passage
+}
+
+// done ends a use.
+func (p *passage) done() {
+	if p.users.Done() {
+		p.layer.free()
+	}
+}
+
+// layerOf returns the innermost layer of a context that has not left, or nil. The caller uses
+// it.
+func layerOf(ctx context.Context) *layer {
+	for {
+		p, _ := ctx.Value(passageKey{}).(*passage)
+		switch {
+		case p == nil:
+			return nil
+		case p.users.Add():
+			return p.layer
+		}
+		ctx = p.Context
+	}
+}
+
+// DecisionFrom returns the decision of the innermost rule set on a request: the zero
+// Decision if no set has let the request through. The context is that of the request in
+// its handler. Outcome and Lost of the decision cover all sets on the request. When the
+// request is done, the decision has only Policy, Allowed, Mode and Outcome, of its own set.
+func DecisionFrom(ctx context.Context) Decision {
+	p, _ := ctx.Value(passageKey{}).(*passage)
+	switch {
+	case p == nil:
+		return Decision{}
+	case !p.users.Add():
+		return Decision{Policy: p.route.name, Allowed: p.met != degraded, Mode: p.mode, outcome: p.met}
+	}
+	d := p.layer.behind()
+	if d.outer == nil { // otherwise d uses it for good
+		p.done()
+	}
+	return d
+}
+
+// behind returns the decision of l, as what is behind it sees it.
+func (l *layer) behind() Decision {
+	d := l.Decision
+	d.outer = l.outer
+	return d
+}
+
+// Outer returns the decision of the next set around the one of d, which is from
+// [DecisionFrom]. It is not ok if there is none.
+func (d Decision) Outer() (outer Decision, ok bool) {
+	if d.outer == nil {
+		return Decision{}, false
+	}
+	return d.outer.behind(), true
+}
