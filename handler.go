@@ -71,15 +71,6 @@ func (p *Policy) Serve(w http.ResponseWriter, r *http.Request, given Request, ne
 	return nil
 }
 
-// An exchange is a request of net/http and its response.
-type exchange struct {
-	policy *Policy
-	w      http.ResponseWriter // that the handler writes to
-	r      *http.Request
-	next   http.Handler
-	routed bool // by a router before the rules
-}
-
 func (p *Policy) handler(next http.Handler, routed bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.current.Load().exchange(w, r, next, routed, nil)
@@ -88,13 +79,16 @@ func (p *Policy) handler(next http.Handler, routed bool) http.Handler {
 
 func (p *version) exchange(w http.ResponseWriter, r *http.Request, next http.Handler, routed bool, given *Request) {
 	l := layers.Get().(*layer)
-	l.exchange = exchange{p.Policy, w, r, next, routed}
-	_ = l.serve(p, w, r, &l.exchange, given) // a ServeMux has no log of errors
+	l.handler, l.routed = next, routed
+	_ = l.serve(p, w, r, (*exchange)(l), given) // a ServeMux has no log of errors
 }
+
+// An exchange is a layer of net/http.
+type exchange layer
 
 func (e *exchange) Route() (method, pattern string) {
 	if e.routed {
-		pattern = e.r.Pattern
+		pattern = e.request.Pattern
 	}
 	return "", pattern
 }
@@ -108,7 +102,7 @@ func (e *exchange) RPC() bool { return false }
 // Next runs the handler. One that has written nothing is answered as net/http does it
 // when the request ends, unless a framework around the rules writes an answer first.
 func (e *exchange) Next(r *http.Request) (status int, err error) {
-	e.next.ServeHTTP(e.w, r)
+	e.handler.ServeHTTP(e.w, r)
 	return http.StatusOK, nil
 }
 
@@ -119,7 +113,7 @@ func (e *exchange) Record() *response.Recorder {
 }
 
 func (e *exchange) Answer(w http.ResponseWriter, r *http.Request, status int, err error) (answered bool, _ error) {
-	return e.policy.answerByOptions(w, r, status, err), err
+	return e.version.answerByOptions(w, r, status, err), err
 }
 
 // Mount registers the handlers in the fields of a struct on mux, by their tags:

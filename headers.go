@@ -45,8 +45,7 @@ const (
 func (l *layer) setHeaders(h http.Header, values []string, text []byte) {
 	d, style := &l.Decision, l.version.limiter.options.Headers
 	refused := !d.Allowed && d.outcome != degraded
-	f := response.Fields{Text: text}
-	stated := false
+	f := response.Fields{Header: h, Values: values, Text: text}
 	if (style == 0 || style&Draft11 != 0) && d.terms != nil && d.terms.header != nil { // a barred client has no terms
 		policy := d.terms.header
 		if d.policy.hides || d.of.Caller.Exempt != 0 {
@@ -56,9 +55,8 @@ func (l *layer) setHeaders(h http.Header, values []string, text []byte) {
 			f.Text = appendRateLimit(f.Text, d)
 		}
 		if len(f.Text) > 0 {
-			stated = true
 			h[headerPolicy] = response.Add(h[headerPolicy], policy)
-			f.End(headerRateLimit, h[headerRateLimit])
+			l.state = f.End(headerRateLimit, h[headerRateLimit])
 		}
 	}
 	if refused {
@@ -70,9 +68,6 @@ func (l *layer) setHeaders(h http.Header, values []string, text []byte) {
 	}
 	if style&(XRateLimit|XRateLimitUnix) != 0 {
 		d.appendNearest(&f, style, refused)
-	}
-	if values = f.Set(h, values); stated {
-		l.state = values[0]
 	}
 }
 

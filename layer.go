@@ -35,21 +35,23 @@ type layer struct {
 	userless  bool               // whether a rule by user met no user, and no request had one so far
 	arrived   *time.Time         // when the request did, if a set has let it wait
 
-	w        http.ResponseWriter // the response
+	w        http.ResponseWriter // the response, as the handler of net/http writes to it
 	header   http.Header         // of it
 	recorder *response.Recorder  // of it, once the handler runs, if rules settle by its status
 	state    string              // of the quotas there, by this set
 	held     engine.Hold         // what the set took
 	spared   atomic.Bool         // whether a request with a response of its own was not charged again
 
-	exchange exchange // of net/http
+	handler http.Handler // of net/http, behind the rules
+	routed  bool         // whether a router of net/http stands before them
 }
 
 var layers = sync.Pool{New: func() any { return new(layer) }}
 
 // enter makes l, which is new, the layer of a request on one more rule set.
 func (l *layer) enter(p *version, r *http.Request, from door.Framework, given *Request) {
-	l.version, l.route, l.request, l.framework, l.given = p, p.route(from), r, from, given
+	l.version, l.request, l.framework, l.given = p, r, from, given
+	l.route = p.route(from)
 	if l.outer = layerOf(r.Context()); l.outer != nil {
 		l.arrived, l.Decision.loss = l.outer.arrived, l.outer.Decision.loss
 	}

@@ -12,35 +12,24 @@ var (
 	noSniff     = []string{"nosniff"}
 )
 
-// Fields are header fields of one response, whose values share one text.
+// Fields are header fields of one response, whose values share one text. The header owns the
+// text and the values once they are in it.
 type Fields struct {
-	Text []byte // of all values: append one, and call End
+	Header http.Header
+	Values []string // room for them
+	Text   []byte   // append a value, and call End
 
-	names  [5]string
-	ends   [5]int
-	before [5][]string
-	n      int
+	from int // of the value that is being appended
 }
 
-// End says that the text since the last End is the value of a field, which may be empty, and
-// comes after other values.
-func (f *Fields) End(name string, before []string) {
-	f.names[f.n], f.ends[f.n], f.before[f.n] = name, len(f.Text), before
-	f.n++
-}
-
-// Set sets the fields in h, and returns their values. These are put into the given room, as
-// far as it goes; it and the text belong to h from then on.
-func (f *Fields) Set(h http.Header, values []string) []string {
-	text, from := unsafe.String(unsafe.SliceData(f.Text), len(f.Text)), 0
-	for _, to := range f.ends[:f.n] {
-		values = append(values, text[from:to])
-		from = to
-	}
-	for i := range values {
-		h[f.names[i]] = Add(f.before[i], values[i:i+1:i+1])
-	}
-	return values
+// End makes the text since the last End the value of a field, after the values before.
+func (f *Fields) End(name string, before []string) (value string) {
+	text := f.Text[f.from:]
+	value = unsafe.String(unsafe.SliceData(text), len(text)) // nothing writes there again
+	f.from = len(f.Text)
+	f.Values = append(f.Values, value)
+	f.Header[name] = Add(before, f.Values[len(f.Values)-1:len(f.Values):len(f.Values)])
+	return value
 }
 
 // Add returns the values of a field with more. Most have none before.
