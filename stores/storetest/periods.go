@@ -22,7 +22,7 @@ func Periods(t *testing.T, h Harness, seed uint64, n int) {
 		a := pick(p.random, []core.Algorithm{core.FixedWindow, core.SlidingCells, core.SlidingCounter})
 		for range 1 + p.random.IntN(6) {
 			q := someQuota(t, p.random, a)
-			if len(p.quotas) > 0 && p.random.IntN(3) == 0 { // a little longer or shorter
+			if len(p.quotas) > 0 && q.Calendar.Unit == 0 && p.random.IntN(3) == 0 { // a little longer or shorter
 				q.Window = min(core.MaxWindow, max(core.MinWindow, p.quotas[0].Window*(1+p.random.Int64N(12))/4))
 			}
 			p.quotas = append(p.quotas, q)
