@@ -103,7 +103,7 @@ if [ "$(go env CGO_ENABLED)" != 1 ]; then
 fi
 
 browser='a real Chromium'
-if ! has chromium && ! has google-chrome && [ -z "${LIMIT_BROWSER:-}" ]; then
+if ! has chromium-headless-shell && ! has chromium && ! has google-chrome && [ -z "${LIMIT_BROWSER:-}" ]; then
 	browser='no browser: the tests of the live page in a browser were skipped'
 fi
 
