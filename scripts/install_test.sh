@@ -1,8 +1,7 @@
 #!/bin/sh
 # Releases a version in a copy of the tree, and uses it as a new user would, outside
 # of the repository: go get of every library and a program that imports its packages,
-# go install of every command, with the build flags given. Go fetches the modules from the
-# tags of the copy.
+# go install of every command. Go fetches the modules from the tags of the copy.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -34,7 +33,7 @@ export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0="url.file://$tmp/copy.insteadOf" GIT_
 
 configured=$(go env GOPROXY)
 local="file://$cache/cache/download"
-GOFLAGS="$(go env GOFLAGS) -mod=mod $*"
+GOFLAGS="$(go env GOFLAGS) -mod=mod"
 export GOFLAGS GOWORK=off GOPRIVATE=$path GOBIN="$tmp/bin"
 
 # fetch prints what a go command prints. It takes other modules from the module

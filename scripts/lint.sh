@@ -1,6 +1,5 @@
 #!/bin/sh
-# Checks the formatting, and runs go vet and staticcheck in every module, with the build flags
-# given: those of tests that follow, so that nothing is compiled twice.
+# Checks the formatting, and runs go vet and staticcheck in every module.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -12,14 +11,14 @@ fi
 
 patterns=$(go list -m -f '{{.Dir}}/...') # at once, since modules share packages
 # shellcheck disable=SC2086 # these are several
-go vet "$@" $patterns
+go vet $patterns
 
 # The tools are a module of their own, outside go.work: no user of the
 # library gets their dependencies.
 (cd tools && GOWORK=off go vet ./...)
 if staticcheck=$(cd tools && GOWORK=off go tool -n staticcheck) && [ -x "$staticcheck" ]; then
 	# shellcheck disable=SC2086
-	GOFLAGS="$(go env GOFLAGS) $*" "$staticcheck" $patterns
+	"$staticcheck" $patterns
 	(cd tools && GOWORK=off "$staticcheck" ./...)
 elif [ -n "${LIMIT_REQUIRE_TOOLS:-}" ]; then
 	echo 'LIMIT_REQUIRE_TOOLS is set, and staticcheck could not be fetched or built' >&2

@@ -107,13 +107,10 @@ if ! has chromium-headless-shell && ! has chromium && ! has google-chrome && [ -
 	browser='no browser: the tests of the live page in a browser were skipped'
 fi
 
-# With the race detector, as the tests below: compiling everything takes a third of this.
-# shellcheck disable=SC2086 # a flag, or none
-scripts/lint.sh $race
+scripts/lint.sh
 if [ -e .git ]; then
 	scripts/clean_test.sh
-	# shellcheck disable=SC2086
-	scripts/install_test.sh $race
+	scripts/install_test.sh
 else
 	banner 'This is not a git checkout: no release of it was made and installed'
 fi
