@@ -24,8 +24,9 @@ check() {
 
 (cd tools && GOWORK=off go build -o "$tmp/typecheck" ./typecheck) ||
 	missing 'tools/typecheck could not be built: nothing was checked for other systems'
-check windows 386 # and so for 32 bits
+check windows amd64
 check darwin arm64
+check linux 386
 case $(go env GOOS GOARCH | tr -d '\n') in
 linuxamd64)
 	GOARCH=386 CGO_ENABLED=0 go test -vet=off -short -timeout=20m ./core ./stores/memstore
