@@ -26,6 +26,17 @@ const (
 	Month
 )
 
+// Usual returns the usual length of a period in microseconds: a day has 24 hours, and a month
+// 30 days. It is 0 if u is no unit.
+func (u CalendarUnit) Usual() int64 {
+	const hour = 3600 * 1_000_000
+	lengths := [...]int64{Hour: hour, Day: 24 * hour, Week: 7 * 24 * hour, Month: 30 * 24 * hour}
+	if int(u) >= len(lengths) {
+		return 0
+	}
+	return lengths[u]
+}
+
 func (c Calendar) validate() error {
 	switch {
 	case c.Unit == 0 && c.Zone == nil:

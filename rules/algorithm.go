@@ -192,17 +192,12 @@ func (r *Rule) calendar() core.Calendar {
 	return f.Calendar
 }
 
-// calendarUnits are the usual lengths of the units.
-var calendarUnits = [...]time.Duration{core.Hour: time.Hour, core.Day: day, core.Week: 7 * day, core.Month: 30 * day}
-
-const day = 24 * time.Hour
-
 const defaultCells = 10
 
 // window returns the length of the window: of a calendar period, the usual one.
 func (r *Rule) window() time.Duration {
-	if u := int(r.calendar().Unit); r.Window == 0 && u > 0 && u < len(calendarUnits) {
-		return calendarUnits[u]
+	if r.Window == 0 {
+		return core.Duration(r.calendar().Unit.Usual())
 	}
 	return r.Window
 }

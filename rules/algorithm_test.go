@@ -14,6 +14,8 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
+const day = 24 * time.Hour
+
 func TestQuota(t *testing.T) {
 	const minute = 60_000_000
 	for text, want := range map[string]core.Quota{

@@ -12,8 +12,8 @@ var (
 	noSniff     = []string{"nosniff"}
 )
 
-// Fields are header fields of one response, whose values share one text. The header owns the
-// text and the values once they are in it.
+// Fields sets header fields of one response. It cuts their values from one text, which must
+// not change afterward.
 type Fields struct {
 	Header http.Header
 	Values []string // room for them

@@ -67,7 +67,7 @@ func someQuota(t *testing.T, random *rand.Rand, a core.Algorithm) core.Quota {
 		q.Aligned = true
 	case choice == 1 && fields.Has(core.FieldCalendar):
 		q.Calendar = core.Calendar{Unit: core.Hour + core.CalendarUnit(random.IntN(4)), Zone: kathmandu}
-		q.Window = [...]int64{core.Hour: hour, core.Day: day, core.Week: 7 * day, core.Month: 30 * day}[q.Calendar.Unit]
+		q.Window = q.Calendar.Unit.Usual()
 	}
 	return q
 }
