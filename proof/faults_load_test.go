@@ -14,7 +14,10 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 )
 
-const callers = 16
+const (
+	callers = 16
+	timeout = 100 * time.Millisecond // of a call of the store, unless its options say another one
+)
 
 // A workload is 16 callers that each make about 250 requests a second. Every eighth
 // request is of the policy "few".
@@ -113,6 +116,7 @@ type measured struct {
 	during, failed          int               // requests while it lasted, and failed ones at any time
 	p99, most               time.Duration     // added while it lasted, to the median before
 	admitted                int               // of the few
+	unanswered              int               // requests decided without the store after a whole timeout, at any time
 	repeated                int               // units paid after a payment had failed
 	asked, decided, counted int               // of the rule that counts: requests, admissions by the store, units in Redis
 }
@@ -123,6 +127,9 @@ func summarize(requests []taken, began, ended time.Duration) measured {
 	for _, r := range requests {
 		if r.failed {
 			m.failed++
+		}
+		if r.mode == core.ModeLocal && r.took >= timeout {
+			m.unanswered++
 		}
 		switch {
 		case r.few && r.allowed:

@@ -57,6 +57,17 @@ func (c *cell) owed(q *core.Quota, now int64) int64 {
 	return n + min(rest, 1)
 }
 
+// counts returns how many units more the store counts at least once it is charged for them, of a
+// cell that is younger than the newest unit that the store has lost: no window began in between
+// that counts those and not these.
+func (c *cell) counts(q *core.Quota, now int64) int64 {
+	if q.Algorithm != core.SlidingCounter {
+		return c.owed(q, now)
+	}
+	n, _ := core.MulDiv(c.units, max(0, q.Window-(now-c.at)), q.Window)
+	return n
+}
+
 // lower lowers what is owed by n units.
 func (c *cell) lower(q *core.Quota, n int64) {
 	c.units -= n

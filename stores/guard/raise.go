@@ -230,14 +230,15 @@ func (s *Store) lacks(p *payment, found core.Outcome, now int64) (cells []cell) 
 		n, rest = core.MulDiv(max(0, s.downTo(c, 0)-lag-found.ResetAfter), q.Limit, q.Window)
 		n += min(rest, 1)
 	}
-	if p.again = len(p.cells) > 0 && !dated(q); p.again || p.reset && q.Algorithm != core.SlidingLog {
+	if p.again = len(p.cells) > 0 && !dated(q) && p.cells[0].at <= s.raises.lost.time(); p.again || p.reset && q.Algorithm != core.SlidingLog {
 		return nil // of a reset key it is not known which units are older
 	}
+	var owed int64
 	for i := range p.cells {
-		n = max(0, n-p.cells[i].units)
+		owed += p.cells[i].counts(q, now)
 	}
 	switch {
-	case n <= 0:
+	case n <= owed:
 		return nil
 	case dated(q) || q.Algorithm == core.FixedWindow && !q.Aligned && q.Calendar.Unit == 0:
 		return s.oldest(c, p.counts-counts, 0, now)

@@ -103,6 +103,60 @@ func TestRestartWithoutData(t *testing.T) {
 	}
 }
 
+// TestBusyKeyIsRaised loses a store's data while a key has requests all the time: whenever the
+// store is asked, another one comes. The first one ends, and from then on the store decides.
+func TestBusyKeyIsRaised(t *testing.T) {
+	for _, instances := range []int{1, 3} {
+		for _, q := range algorithms {
+			f := newFleet(instances, nil)
+			f.detects = true
+			c := core.Charge{Rule: "r", Key: "k", Quota: q, Cost: 1}
+			admitted, asked, busy := 0, 0, false
+			take := func() core.Mode {
+				d := storetest.MustTake(t, f.guards[0], c)
+				if d.Allowed {
+					admitted++
+				}
+				return d.Mode
+			}
+			for range 20 {
+				take()
+			}
+			f.cut[0].fail(errAway)
+			for range failuresToOpen - 1 {
+				take()
+			}
+			f.cut[0].fail(nil)
+			f.lose()
+			f.cut[0].first = func() {
+				if asked++; busy || asked > 30 {
+					return
+				}
+				busy = true
+				take()
+				busy = false
+			}
+			for range 3 {
+				take()
+				f.now.Add(slack)
+			}
+			assert.Less(t, asked, 30, "%v, %d instances", q.Algorithm, instances)
+			f.settle()
+			assert.Equal(t, core.ModeExact, take(), "%v, %d instances", q.Algorithm, instances)
+			f.cut[0].first = nil
+			for range 100 {
+				take()
+			}
+			most := 90
+			if instances > 1 && q.Refills() {
+				most = 150 // a burst more
+			}
+			assert.LessOrEqual(t, admitted, most, "%v, %d instances", q.Algorithm, instances)
+			assert.GreaterOrEqual(t, admitted, 89, "%v, %d instances", q.Algorithm, instances)
+		}
+	}
+}
+
 // TestPartialLoss loses the last units of a key, as a failover does. They are charged again,
 // at their age, and nothing else is.
 func TestPartialLoss(t *testing.T) {
@@ -147,7 +201,7 @@ func TestLossesFit(t *testing.T) {
 		{Algorithm: core.TokenBucket, Limit: 9, Window: 5 * sec, Burst: 6},
 		{Algorithm: core.LeakyBucket, Limit: 9, Window: sec, Burst: 6},
 	} {
-		worst, wide := 0, q
+		worst, wide, busy := 0, q, false
 		if q.Refills() {
 			wide.Burst++
 		} else if q.Algorithm == core.SlidingCounter {
@@ -158,20 +212,27 @@ func TestLossesFit(t *testing.T) {
 			f := newFleet(1, random)
 			f.detects = true
 			oracle := memstore.New(&memstore.Options{Now: f.now.Load})
-			c := core.Charge{Rule: "r", Quota: q}
 			refused, n := 0, 0
+			take := func(instance int) {
+				c := core.Charge{Rule: "r", Quota: q, Cost: 1 + random.Int64N(2), Key: fmt.Sprint(random.IntN(2))}
+				d := storetest.MustTake(t, f.guards[instance], c)
+				switch c.Quota = wide; {
+				case d.Allowed:
+					require.True(t, storetest.MustTake(t, oracle, c).Allowed, "%v, story %d, %v", q.Algorithm, story, d.Mode)
+					n++
+				default:
+					refused++
+				}
+			}
+			f.cut[0].first = func() { // some requests come while the store is asked
+				if !busy && random.IntN(8) == 0 {
+					busy = true
+					take(0)
+					busy = false
+				}
+			}
 			for range cycles {
-				f.cycle(q.Window, func(instance int) {
-					c.Quota, c.Cost, c.Key = q, 1+random.Int64N(2), fmt.Sprint(random.IntN(2))
-					d := storetest.MustTake(t, f.guards[instance], c)
-					switch c.Quota = wide; {
-					case d.Allowed:
-						require.True(t, storetest.MustTake(t, oracle, c).Allowed, "%v, story %d, %v", q.Algorithm, story, d.Mode)
-						n++
-					default:
-						refused++
-					}
-				})
+				f.cycle(q.Window, take)
 			}
 			require.Positive(t, refused)
 			worst = max(worst, n)
