@@ -3,7 +3,6 @@ package proof
 import (
 	"cmp"
 	"context"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -37,11 +36,16 @@ type recovery struct {
 	timeout time.Duration
 }
 
-const (
-	recoveryLimit = 900
-	recoverySpent = 200 // units of each key that each instance has taken before the outage
-	recoveryShare = recoveryLimit / 3
-)
+// Units of each key: recoveryLimit a day, of which each instance has taken recoverySpent before
+// the outage. Above 128 a log becomes a ring.
+var recoveryLimit, recoverySpent, recoveryShare = recoveryUnits()
+
+func recoveryUnits() (limit, spent, share int) {
+	if full() {
+		return 900, 200, 300
+	}
+	return 300, 66, 100
+}
 
 var recoveryWindow = (24 * time.Hour).Microseconds()
 
@@ -51,9 +55,9 @@ var recoveryQuotas = []core.Quota{
 	{Algorithm: core.SlidingCounter},
 	{Algorithm: core.FixedWindow, Aligned: true},
 	{Algorithm: core.FixedWindow},
-	{Algorithm: core.TokenBucket, Burst: recoveryLimit},
-	{Algorithm: core.LeakyBucket, Burst: recoveryLimit},
-	{Algorithm: core.Queue, Burst: recoveryLimit - 1},
+	{Algorithm: core.TokenBucket, Burst: int64(recoveryLimit)},
+	{Algorithm: core.LeakyBucket, Burst: int64(recoveryLimit)},
+	{Algorithm: core.Queue, Burst: int64(recoveryLimit) - 1},
 }
 
 var recoveries = []recovery{
@@ -135,7 +139,7 @@ func newRecoveryFleet(t *testing.T, timeout time.Duration) *recoveryFleet {
 
 func recoveryCharge(quota int) core.Charge {
 	q := recoveryQuotas[quota]
-	q.Limit, q.Window = recoveryLimit, recoveryWindow
+	q.Limit, q.Window = int64(recoveryLimit), recoveryWindow
 	return core.Charge{Rule: "r", Variant: q.Algorithm.String() + string(rune('0'+quota)), Key: "k", Quota: q, Cost: 1}
 }
 
@@ -166,7 +170,7 @@ func (f *recoveryFleet) counts(quota int) int {
 	look.Cost = 0
 	d, err := core.Take(context.Background(), store, storetest.Of("p", look))
 	require.NoError(f.t, err)
-	return int(recoveryLimit - d.Outcomes()[0].Remaining)
+	return recoveryLimit - int(d.Outcomes()[0].Remaining)
 }
 
 // TestRecovery has three instances meet outages under each algorithm, and checks that what
@@ -174,7 +178,7 @@ func (f *recoveryFleet) counts(quota int) int {
 func TestRecovery(t *testing.T) {
 	redis.SetLogger(quiet{})
 	for _, r := range recoveries {
-		if r.full && os.Getenv("LIMIT_FAULTS") == "" {
+		if r.full && !full() {
 			continue
 		}
 		t.Run(r.name, func(t *testing.T) { r.run(t) })
@@ -262,7 +266,7 @@ func (r *recovery) run(t *testing.T) {
 // TestResetOfDebtors resets keys that an instance owes while it cannot reach the store. Its
 // older debts are cancelled, and its later ones are not.
 func TestResetOfDebtors(t *testing.T) {
-	if os.Getenv("LIMIT_FAULTS") == "" {
+	if !full() {
 		t.Skip("set LIMIT_FAULTS=1 to run it on a machine with nothing else to do")
 	}
 	redis.SetLogger(quiet{})

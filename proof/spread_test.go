@@ -130,7 +130,7 @@ func spurious(t *testing.T, store core.Store, spread int, room int64, others int
 			}
 		})
 	}
-	asked, spurious := 300, 0
+	asked, spurious := 100, 0
 	for range asked {
 		charges := []core.Charge{fresh, shared}
 		d, err := core.Take(t.Context(), store, charges)

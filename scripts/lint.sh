@@ -18,7 +18,7 @@ go vet $patterns
 (cd tools && GOWORK=off go vet ./...)
 if staticcheck=$(cd tools && GOWORK=off go tool -n staticcheck) && [ -x "$staticcheck" ]; then
 	# shellcheck disable=SC2086
-	"$staticcheck" $patterns
+	GOGC=400 "$staticcheck" $patterns
 	(cd tools && GOWORK=off "$staticcheck" ./...)
 elif [ -n "${LIMIT_REQUIRE_TOOLS:-}" ]; then
 	echo 'LIMIT_REQUIRE_TOOLS is set, and staticcheck could not be fetched or built' >&2
