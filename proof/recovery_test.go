@@ -263,6 +263,46 @@ func (r *recovery) run(t *testing.T) {
 	}
 }
 
+// TestBusyRecovery has a server lose its data beside requests on each key all the time, by four
+// callers of each instance.
+func TestBusyRecovery(t *testing.T) {
+	if !full() {
+		t.Skip("set LIMIT_FAULTS=1 to run it on a machine with nothing else to do")
+	}
+	redis.SetLogger(quiet{})
+	f := newRecoveryFleet(t, 0)
+	stop := make(chan struct{})
+	var done sync.WaitGroup
+	for i := range 4 * 3 * len(recoveryQuotas) {
+		done.Go(func() {
+			for tick := time.Tick(5 * time.Millisecond); ; <-tick {
+				select {
+				case <-stop:
+					return
+				default:
+					f.take(i%3, i/3%len(recoveryQuotas))
+				}
+			}
+		})
+	}
+	time.Sleep(300 * time.Millisecond) // of load, as below: nothing is waited for
+	end := restart(false)(f)
+	time.Sleep(300 * time.Millisecond)
+	end()
+	f.mu.Lock()
+	f.end = time.Now()
+	f.mu.Unlock()
+	time.Sleep(3 * time.Second)
+	close(stop)
+	done.Wait()
+	for i := range 3 {
+		require.False(t, f.answered[i].IsZero())
+		after := max(0, f.strayed[i].Sub(f.end))
+		t.Logf("instance %d: without the store until %v after the restart", i, after.Round(time.Millisecond))
+		assert.Less(t, after, time.Second)
+	}
+}
+
 // TestResetOfDebtors resets keys that an instance owes while it cannot reach the store. Its
 // older debts are cancelled, and its later ones are not.
 func TestResetOfDebtors(t *testing.T) {

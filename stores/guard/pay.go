@@ -274,6 +274,13 @@ func (b *debts) first(charges []core.Charge) bool {
 // Units that it admits before would look like some that it has kept.
 var errRaising = fmt.Errorf("%w: it may have lost data", core.ErrUnavailable)
 
+// errOwing means that keys owe again whenever a request has paid, since others are admitted
+// without the store meanwhile. The request has shown that the store answers, so they will not be.
+var errOwing = fmt.Errorf("%w: requests are still admitted without it", core.ErrUnavailable)
+
+// maxPasses is how often a request pays what its keys owe before the store decides about them.
+const maxPasses = 8
+
 // payFirst pays what the keys of a call owe, before the store decides about them.
 func (c *call) payFirst() error {
 	b := &c.guard.debts
@@ -282,13 +289,16 @@ func (c *call) payFirst() error {
 	}
 	b.payments.RLock()
 	defer b.payments.RUnlock()
-	for {
+	for pass := 0; ; pass++ {
 		list, raising := b.claimOf(c.charges, c.now)
-		if raising {
+		switch {
+		case raising:
 			return errRaising
-		}
-		if list == nil {
+		case list == nil:
 			return nil
+		case pass == maxPasses:
+			b.settle(list, unpaid)
+			return errOwing
 		}
 		if err := c.pay(list); err != nil && (c.ctx.Err() != nil || errors.Is(err, core.ErrUnavailable)) {
 			return err
