@@ -54,7 +54,7 @@ fuzz:
 	scripts/fuzz.sh $(FUZZTIME)
 
 faults:
-	cd proof && LIMIT_FAULTS=1 LIMIT_REQUIRE_REDIS=1 go test -count=1 -v -timeout=30m -run 'TestFaults$$|TestRecovery|TestReset' .
+	cd proof && LIMIT_FAULTS=1 LIMIT_REQUIRE_REDIS=1 go test -count=1 -v -timeout=30m -run 'TestFaults$$|Recovery|TestReset' .
 
 proof:
 	cd proof && LIMIT_PROOF_SECONDS=$(PROOF_SECONDS) LIMIT_PROOF_KILLS=$(KILLS) go test -count=1 -v -timeout=1h -run 'AnyWindow|KilledHolders|ManyLeases|Shaping|Demo|Bandwidth' .

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 	_ "time/tzdata" // the tables below must not depend on the machine
+
+	"github.com/routelimit/limit/internal/race"
 )
 
 func zone(t testing.TB, name string) *time.Location {
@@ -79,6 +81,7 @@ func TestCalendarPeriods(t *testing.T) {
 // TestCalendarTiles tests that every moment is in one period, and that periods
 // follow one another without a gap, everywhere that clocks do something unusual.
 func TestCalendarTiles(t *testing.T) {
+	race.Skip(t)
 	random := rand.New(rand.NewPCG(1, 1))
 	end := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 	for _, name := range []string{

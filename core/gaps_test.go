@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/race"
 )
 
 // A line is what happens in a queue whose turns last a whole number of microseconds.
@@ -58,6 +60,7 @@ func (l *line) leave(i int) int64 {
 // TestNewcomerAfterLeavers has 1,000 clients queue and leave, all or half of them, in
 // any order. A newcomer waits no longer than for those that are still there.
 func TestNewcomerAfterLeavers(t *testing.T) {
+	race.Skip(t)
 	for order := range 5 {
 		for _, stay := range []int{0, 1, 500} {
 			random := rand.New(rand.NewPCG(1, uint64(order)))

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/routelimit/limit/internal/race"
 )
 
 func TestValidateFields(t *testing.T) {
@@ -90,6 +92,7 @@ func TestValidateFields(t *testing.T) {
 // TestValidateAgrees tests that charges are refused for exactly those quotas that
 // Validate refuses, and that every fault has its own words.
 func TestValidateAgrees(t *testing.T) {
+	race.Skip(t)
 	random := rand.New(rand.NewPCG(1, 1))
 	pick := func(numbers ...int64) int64 { return numbers[random.IntN(len(numbers))] }
 	valid := 0

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/routelimit/limit/internal/race"
 )
 
 // An admission is what was taken once, less what was given back of it.
@@ -128,6 +130,7 @@ func (l *lender) step() int64 {
 // the units never been taken: never is there room for more, at any time. The
 // algorithms that remember when a unit was taken have room for exactly as many.
 func TestReturnsNeverExceed(t *testing.T) {
+	race.Skip(t)
 	for _, a := range algorithmsBut() {
 		t.Run(a.String(), func(t *testing.T) {
 			lives, asked, given := stories(1_000), 0, 0

@@ -29,7 +29,7 @@ import (
 // CVE-2023-44487. Their contexts end before a decision is made. A limiter that decides
 // under them, and admits what it could not decide, does not limit.
 func resets(r *row, storeName string, store func() core.Store) {
-	const limited, decisions = 5, 500
+	const limited, decisions = 5, 200
 	for name, serve := range frameworks {
 		var runs, admitted, refused, undecided atomic.Int64
 		limiter := limit.New(store(), &limit.Options{

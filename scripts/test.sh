@@ -126,7 +126,7 @@ if [ -n "$race" ]; then
 	# shellcheck disable=SC2086
 	go test -vet=off $packages . ./core
 	# shellcheck disable=SC2086
-	go test -vet=off $packages -run 'Schedules|Batches|Continuity|Flood|Flattened|Forms|Guarded|Secret|Twins|Memory|NeverAbove|Allocations|Model|Choices|Bounds|Large' \
+	go test -vet=off $packages -run 'Schedules|Batches|Continuity|Flood|Flattened|Forms|Guarded|Secret|Twins|Memory|NeverAbove|Allocations|Model|Choices|Bounds|Large|Leaving|Truthful|VersionsAlone|Stall' \
 		./stores/... ./benchmarks/... ./cmd/limitctl/replay/... ./ops/livepage ./ops/policyfile ./ops/topkeys
 	# shellcheck disable=SC2086
 	go test -vet=off $packages -run Linearizable ./proof

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/stores/storetest"
 )
 
@@ -47,6 +48,7 @@ func quotas() (list []core.Quota) {
 // TestLookIsTruthful looks before every request: with the store, without it, and when it is
 // back. A request is admitted if and only if each rule had its cost left.
 func TestLookIsTruthful(t *testing.T) {
+	race.Skip(t)
 	choices := []core.OnError{core.Local, core.Allow, core.Refuse}
 	require.Len(t, quotas(), len(core.Algorithms())-2) // a ban looks at other charges too
 	for _, q := range quotas() {

@@ -115,6 +115,7 @@ func TestFloodFillsNoRedis(t *testing.T) {
 // TestLeavingSharedKeys has keys leave overflow quotas at random, in every algorithm. With one
 // instance, no key ever gets more than a store without MaxKeys would admit.
 func TestLeavingSharedKeys(t *testing.T) {
+	race.Skip(t)
 	for _, q := range []core.Quota{
 		{Limit: 3, Window: 60 * sec},
 		{Algorithm: core.SlidingCells, Limit: 3, Window: 60 * sec, Cells: 6},

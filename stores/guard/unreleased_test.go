@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/storetest"
 )
@@ -163,7 +164,11 @@ func slot(id uint64, limit int64) []core.Charge {
 // slot is never idle for more than a second, although a lease lives for ten minutes.
 func TestStall(t *testing.T) {
 	worst := time.Duration(0)
-	for seed := range uint64(100) {
+	seeds := uint64(100)
+	if race.Enabled {
+		seeds = 20
+	}
+	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			s, f := farStore(t, seed)
 			random := rand.New(rand.NewPCG(seed, 45))
