@@ -102,10 +102,11 @@ if [ "$(go env CGO_ENABLED)" != 1 ]; then
 	banner 'There is no C compiler: the tests run WITHOUT the race detector'
 fi
 
-browser='a real Chromium'
-if ! has chromium-headless-shell && ! has chromium && ! has google-chrome && [ -z "${LIMIT_BROWSER:-}" ]; then
-	browser='no browser: the tests of the live page in a browser were skipped'
-fi
+browser='no browser: the tests of the live page in a browser were skipped'
+# The names that proof/browser looks for.
+for name in "${LIMIT_BROWSER:-}" chromium-headless-shell chromium chromium-browser google-chrome google-chrome-stable chrome; do
+	! has "$name" || browser='a real Chromium'
+done
 
 scripts/lint.sh
 if [ -e .git ]; then
