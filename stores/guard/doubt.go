@@ -146,8 +146,7 @@ func (s *Store) learn(err error, now int64) {
 	d := &s.doubts
 	if d.losses != nil {
 		if n := d.losses(); n != d.known.Load() {
-			s.lose(now) // first, since another call may see that it is known
-			d.known.Store(n)
+			s.lose(n, now)
 		}
 	}
 	if err == nil || !errors.Is(err, core.ErrUnavailable) {
@@ -156,7 +155,7 @@ func (s *Store) learn(err error, now int64) {
 	lost := errors.Is(err, core.ErrForgotten)
 	d.detects.Store(lost || errors.Is(err, core.ErrOutOfReach))
 	if lost && d.losses == nil {
-		s.lose(now)
+		s.lose(d.known.Load()+1, now)
 	}
 }
 

@@ -37,12 +37,17 @@ type raises struct {
 // ruleOf names a rule, or a variant of it.
 type ruleOf struct{ policy, rule, variant string }
 
-// lose notes that the store may have lost data. What keys owe is not paid alone then: another
-// instance may have found that such a key has lost all units, and that counts for these too.
-func (s *Store) lose(now int64) {
+// lose notes that the store may have lost data for the nth time, which calls may find at the
+// same time. What keys owe is not paid alone then: another instance may have found that such a
+// key has lost all units, and that counts for these too.
+func (s *Store) lose(n, now int64) {
 	r, b := &s.raises, &s.debts
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if n <= s.doubts.known.Load() {
+		return
+	}
+	defer s.doubts.known.Store(n) // last, since other calls see without the lock that it is known
 	if last := r.last.time(); last != never {
 		r.old.advance(last)
 	}

@@ -3,6 +3,9 @@ package guard
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -101,6 +104,33 @@ func TestRestartWithoutData(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLossIsLearnedOnce has many calls find the same loss. What was known of keys when the
+// first one did would count as an earlier loss if another one learned of it again.
+func TestLossIsLearnedOnce(t *testing.T) {
+	s, _, now := guarded(3, sec)
+	var losses, asked atomic.Int64
+	s.doubts.losses = func() int64 { asked.Add(1); return losses.Load() }
+	for range 100 {
+		before := now.Add(sec)
+		s.raises.last.advance(before)
+		losses.Add(1)
+		asked.Store(0)
+		var done sync.WaitGroup
+		s.debts.mu.Lock() // so that all find the loss before one has learned of it
+		for range 8 {
+			done.Go(func() { s.learn(nil, now.Add(1)) })
+		}
+		for asked.Load() < 8 {
+			runtime.Gosched()
+		}
+		s.debts.mu.Unlock()
+		done.Wait()
+		require.Equal(t, before, s.raises.old.time())
+	}
+	s.lose(losses.Load()-1, now.Add(1)) // by a call that read the number before the last loss
+	require.Equal(t, losses.Load(), s.doubts.known.Load())
 }
 
 // TestBusyKey has a key meet an outage, after which the store may have lost its data, with
