@@ -55,9 +55,9 @@ var recoveryQuotas = []core.Quota{
 	{Algorithm: core.SlidingCounter},
 	{Algorithm: core.FixedWindow, Aligned: true},
 	{Algorithm: core.FixedWindow},
-	{Algorithm: core.TokenBucket, Burst: int64(recoveryLimit)},
-	{Algorithm: core.LeakyBucket, Burst: int64(recoveryLimit)},
-	{Algorithm: core.Queue, Burst: int64(recoveryLimit) - 1},
+	{Algorithm: core.TokenBucket},
+	{Algorithm: core.LeakyBucket},
+	{Algorithm: core.Queue},
 }
 
 var recoveries = []recovery{
@@ -140,6 +140,12 @@ func newRecoveryFleet(t *testing.T, timeout time.Duration) *recoveryFleet {
 func recoveryCharge(quota int) core.Charge {
 	q := recoveryQuotas[quota]
 	q.Limit, q.Window = int64(recoveryLimit), recoveryWindow
+	switch {
+	case q.Algorithm == core.Queue:
+		q.Burst = q.Limit - 1
+	case q.Refills():
+		q.Burst = q.Limit
+	}
 	return core.Charge{Rule: "r", Variant: q.Algorithm.String() + string(rune('0'+quota)), Key: "k", Quota: q, Cost: 1}
 }
 
@@ -264,12 +270,14 @@ func (r *recovery) run(t *testing.T) {
 }
 
 // TestBusyRecovery has a server lose its data beside requests on each key all the time, by four
-// callers of each instance.
+// callers of each instance. They do not reach the limit.
 func TestBusyRecovery(t *testing.T) {
 	if !full() {
 		t.Skip("set LIMIT_FAULTS=1 to run it on a machine with nothing else to do")
 	}
 	redis.SetLogger(quiet{})
+	defer func(limit int) { recoveryLimit = limit }(recoveryLimit)
+	recoveryLimit = 90_000
 	f := newRecoveryFleet(t, 0)
 	stop := make(chan struct{})
 	var done sync.WaitGroup
@@ -300,6 +308,9 @@ func TestBusyRecovery(t *testing.T) {
 		after := max(0, f.strayed[i].Sub(f.end))
 		t.Logf("instance %d: without the store until %v after the restart", i, after.Round(time.Millisecond))
 		assert.Less(t, after, time.Second)
+	}
+	for quota := range recoveryQuotas {
+		t.Logf("%s: %d admitted, %+d counted", recoveryCharge(quota).Variant, f.admitted[quota], f.counts(quota)-f.admitted[quota])
 	}
 }
 
