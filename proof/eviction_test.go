@@ -25,8 +25,8 @@ import (
 
 // TestEviction floods a small Redis with random keys under each eviction policy. It
 // requests a limited key (5 in 10 minutes) before, between and after the floods.
-// LIMIT_EVICTION is the number of keys in a flood, of which Redis has room for two thirds. Where Redis evicts, admissions are
-// logged and have no bound: see docs/eviction.md.
+// LIMIT_EVICTION is the number of keys in a flood, of which Redis has room for two thirds.
+// Where Redis evicts, admissions are logged and have no bound: see docs/eviction.md.
 func TestEviction(t *testing.T) {
 	keys := 3_000
 	if n, err := strconv.Atoi(os.Getenv("LIMIT_EVICTION")); err == nil {

@@ -36,17 +36,6 @@ type recovery struct {
 	timeout time.Duration
 }
 
-// Units of each key: recoveryLimit a day, of which each instance has taken recoverySpent before
-// the outage. Above 128 a log becomes a ring.
-var recoveryLimit, recoverySpent, recoveryShare = recoveryUnits()
-
-func recoveryUnits() (limit, spent, share int) {
-	if full() {
-		return 900, 200, 300
-	}
-	return 300, 66, 100
-}
-
 var recoveryWindow = (24 * time.Hour).Microseconds()
 
 var recoveryQuotas = []core.Quota{
@@ -114,6 +103,7 @@ func restart(keep bool) func(*recoveryFleet) func() {
 // A recoveryFleet is three instances, each behind a proxy of its own.
 type recoveryFleet struct {
 	t       *testing.T
+	limit   int // of each key, in a day
 	server  *redistest.Server
 	proxies []*faultproxy.Proxy
 	stores  []core.Store
@@ -127,7 +117,10 @@ type recoveryFleet struct {
 
 func newRecoveryFleet(t *testing.T, timeout time.Duration) *recoveryFleet {
 	timeout = cmp.Or(timeout, time.Second)
-	f := &recoveryFleet{t: t, server: redistest.Launch(t), admitted: make([]int, len(recoveryQuotas))}
+	f := &recoveryFleet{t: t, limit: 300, server: redistest.Launch(t), admitted: make([]int, len(recoveryQuotas))}
+	if full() { // both are above 128, where a log becomes a ring
+		f.limit = 900
+	}
 	for range 3 {
 		proxy := faultproxy.Start(t, f.server.Addr)
 		client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr()}))
@@ -137,9 +130,9 @@ func newRecoveryFleet(t *testing.T, timeout time.Duration) *recoveryFleet {
 	return f
 }
 
-func recoveryCharge(quota int) core.Charge {
+func (f *recoveryFleet) charge(quota int) core.Charge {
 	q := recoveryQuotas[quota]
-	q.Limit, q.Window = int64(recoveryLimit), recoveryWindow
+	q.Limit, q.Window = int64(f.limit), recoveryWindow
 	switch {
 	case q.Algorithm == core.Queue:
 		q.Burst = q.Limit - 1
@@ -151,7 +144,7 @@ func recoveryCharge(quota int) core.Charge {
 
 // take takes a unit of a quota.
 func (f *recoveryFleet) take(instance, quota int) (d core.Decision) {
-	d, err := core.Take(context.Background(), f.stores[instance], storetest.Of("p", recoveryCharge(quota)))
+	d, err := core.Take(context.Background(), f.stores[instance], storetest.Of("p", f.charge(quota)))
 	now := time.Now()
 	require.NoError(f.t, err)
 	f.mu.Lock()
@@ -172,11 +165,11 @@ func (f *recoveryFleet) take(instance, quota int) (d core.Decision) {
 // counts returns what the store counts of a quota.
 func (f *recoveryFleet) counts(quota int) int {
 	store := redisstore.New(f.server.Client(), &patient)
-	look := recoveryCharge(quota)
+	look := f.charge(quota)
 	look.Cost = 0
 	d, err := core.Take(context.Background(), store, storetest.Of("p", look))
 	require.NoError(f.t, err)
-	return recoveryLimit - int(d.Outcomes()[0].Remaining)
+	return f.limit - int(d.Outcomes()[0].Remaining)
 }
 
 // TestRecovery has three instances meet outages under each algorithm, and checks that what
@@ -194,7 +187,7 @@ func TestRecovery(t *testing.T) {
 func (r *recovery) run(t *testing.T) {
 	f := newRecoveryFleet(t, r.timeout)
 	for quota := range recoveryQuotas {
-		for i := range 3 * recoverySpent {
+		for i := range f.limit * 2 / 3 { // each instance takes two thirds of its share
 			require.True(t, f.take(i%3, quota).Allowed)
 		}
 	}
@@ -233,25 +226,25 @@ func (r *recovery) run(t *testing.T) {
 	}
 	var beside, twice []int
 	for quota := range recoveryQuotas {
-		counted, name := f.counts(quota), recoveryCharge(quota).Variant
+		counted, name := f.counts(quota), f.charge(quota).Variant
 		twice = append(twice, counted-f.admitted[quota])
 		if !r.loses {
 			assert.InDelta(t, f.admitted[quota], counted, 5, name)
 		}
-		for i := range 3 * recoveryLimit {
+		for i := range 3 * f.limit {
 			f.take(i%3, quota)
 		}
-		beside = append(beside, f.admitted[quota]-recoveryLimit)
-		bound := recoveryLimit
+		beside = append(beside, f.admitted[quota]-f.limit)
+		bound := f.limit
 		if r.loses {
-			bound += 2 * recoveryShare
+			bound += 2 * f.limit / 3 // the shares of two
 		}
 		if r.loses && recoveryQuotas[quota].Refills() {
-			bound = 2*recoveryLimit + 2
+			bound = 2*f.limit + 2
 		}
 		assert.LessOrEqual(t, f.admitted[quota], bound+1, name)
 		if !r.loses {
-			assert.GreaterOrEqual(t, f.admitted[quota], recoveryLimit-10, name)
+			assert.GreaterOrEqual(t, f.admitted[quota], f.limit-10, name)
 		}
 		d := f.take(0, quota)
 		assert.False(t, d.Allowed)
@@ -260,12 +253,12 @@ func (r *recovery) run(t *testing.T) {
 	t.Logf("%s: exact %v after an instance's first answer; beside the limit %v to %v; counted beside what was admitted %v",
 		r.name, slowest.Round(time.Millisecond), slices.Min(beside), slices.Max(beside), twice)
 	for quota := range recoveryQuotas { // a reset, once everything is paid
-		require.NoError(t, f.stores[0].Reset(t.Context(), storetest.Of("p", recoveryCharge(quota))))
+		require.NoError(t, f.stores[0].Reset(t.Context(), storetest.Of("p", f.charge(quota))))
 		f.admitted[quota] = 0
-		for i := range 2 * recoveryLimit {
+		for i := range 2 * f.limit {
 			f.take(i%3, quota)
 		}
-		assert.InDelta(t, recoveryLimit, f.admitted[quota], 1, recoveryCharge(quota).Variant)
+		assert.InDelta(t, f.limit, f.admitted[quota], 1, f.charge(quota).Variant)
 	}
 }
 
@@ -276,9 +269,8 @@ func TestBusyRecovery(t *testing.T) {
 		t.Skip("set LIMIT_FAULTS=1 to run it on a machine with nothing else to do")
 	}
 	redis.SetLogger(quiet{})
-	defer func(limit int) { recoveryLimit = limit }(recoveryLimit)
-	recoveryLimit = 90_000
 	f := newRecoveryFleet(t, 0)
+	f.limit = 90_000
 	stop := make(chan struct{})
 	var done sync.WaitGroup
 	for i := range 4 * 3 * len(recoveryQuotas) {
@@ -310,7 +302,7 @@ func TestBusyRecovery(t *testing.T) {
 		assert.Less(t, after, time.Second)
 	}
 	for quota := range recoveryQuotas {
-		t.Logf("%s: %d admitted, %+d counted", recoveryCharge(quota).Variant, f.admitted[quota], f.counts(quota)-f.admitted[quota])
+		t.Logf("%s: %d admitted, %+d counted", f.charge(quota).Variant, f.admitted[quota], f.counts(quota)-f.admitted[quota])
 	}
 }
 
@@ -333,7 +325,7 @@ func TestResetOfDebtors(t *testing.T) {
 	}
 	time.Sleep(300 * time.Millisecond)
 	for quota := range recoveryQuotas {
-		require.NoError(t, f.stores[1].Reset(t.Context(), storetest.Of("p", recoveryCharge(quota))))
+		require.NoError(t, f.stores[1].Reset(t.Context(), storetest.Of("p", f.charge(quota))))
 		f.admitted[quota] = 0
 	}
 	time.Sleep(300 * time.Millisecond)
@@ -346,7 +338,7 @@ func TestResetOfDebtors(t *testing.T) {
 	require.NoError(t, f.proxies[0].Refuse(false))
 	time.Sleep(time.Second)
 	for quota := range recoveryQuotas {
-		c := recoveryCharge(quota)
+		c := f.charge(quota)
 		counted := f.counts(quota)
 		t.Logf("%s: %d units counted after a reset and %d later ones", c.Variant, counted, later)
 		if c.Quota.Refills() {
@@ -363,13 +355,13 @@ func TestResetThenRestart(t *testing.T) {
 	f := newRecoveryFleet(t, 0)
 	operator := redisstore.New(f.server.Client(), &patient)
 	for quota := range recoveryQuotas {
-		for i := range recoveryLimit {
+		for i := range f.limit {
 			require.True(t, f.take(i%3, quota).Allowed)
 		}
 	}
 	time.Sleep(50 * time.Millisecond)
 	for quota := range recoveryQuotas {
-		require.NoError(t, operator.Reset(t.Context(), storetest.Of("p", recoveryCharge(quota))))
+		require.NoError(t, operator.Reset(t.Context(), storetest.Of("p", f.charge(quota))))
 	}
 	restart(true)(f)()
 	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
@@ -380,9 +372,9 @@ func TestResetThenRestart(t *testing.T) {
 		}
 	}
 	for quota := range recoveryQuotas {
-		for i := range 2 * recoveryLimit {
+		for i := range 2 * f.limit {
 			f.take(i%3, quota)
 		}
-		assert.InDelta(t, 2*recoveryLimit, f.admitted[quota], 2, recoveryCharge(quota).Variant)
+		assert.InDelta(t, 2*f.limit, f.admitted[quota], 2, f.charge(quota).Variant)
 	}
 }

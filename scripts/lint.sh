@@ -17,6 +17,7 @@ go vet $patterns
 # library gets their dependencies.
 (cd tools && GOWORK=off go vet ./...)
 if staticcheck=$(cd tools && GOWORK=off go tool -n staticcheck) && [ -x "$staticcheck" ]; then
+	# GOGC spares a fifth of the processor time.
 	# shellcheck disable=SC2086
 	GOGC=400 "$staticcheck" $patterns
 	(cd tools && GOWORK=off "$staticcheck" ./...)

@@ -274,8 +274,8 @@ func (b *debts) first(charges []core.Charge) bool {
 // Units that it admits before would look like some that it has kept.
 var errRaising = fmt.Errorf("%w: it may have lost data", core.ErrUnavailable)
 
-// errOwing means that keys owe again whenever a request has paid, since others are admitted
-// without the store meanwhile. The request has shown that the store answers, so they will not be.
+// errOwing means that keys owe again whenever a request has paid: others are admitted without
+// the store until the request ends and shows that the store answers.
 var errOwing = fmt.Errorf("%w: requests are still admitted without it", core.ErrUnavailable)
 
 // maxPasses is how often a request pays what its keys owe before the store decides about them.

@@ -235,7 +235,8 @@ func (s *Store) lacks(p *payment, found core.Outcome, now int64) (cells []cell) 
 		n, rest = core.MulDiv(max(0, s.downTo(c, 0)-lag-found.ResetAfter), q.Limit, q.Window)
 		n += min(rest, 1)
 	}
-	if p.again = len(p.cells) > 0 && !dated(q) && p.cells[0].at <= s.raises.lost.time(); p.again || p.reset && q.Algorithm != core.SlidingLog {
+	older := len(p.cells) > 0 && p.cells[0].at <= s.raises.lost.time() // than the loss
+	if p.again = older && !dated(q); p.again || p.reset && q.Algorithm != core.SlidingLog {
 		return nil // of a reset key it is not known which units are older
 	}
 	var owed int64
