@@ -20,6 +20,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/stores/memstore"
 )
@@ -242,6 +243,7 @@ func TestPlanAllocations(t *testing.T) {
 // small one. No window has more than the largest limit. A bucket admits a burst beside
 // it, and each plan has one of its own.
 func TestCallersOfOneKey(t *testing.T) {
+	race.Skip(t)
 	for _, row := range []struct {
 		words string
 		most  int64 // within any second

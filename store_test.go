@@ -12,6 +12,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/refusals"
@@ -129,6 +130,7 @@ func TestOnErrorInvalid(t *testing.T) {
 // TestMaxKeys floods limiters with keys of one window each. All of those that
 // have room are admitted, and most of the others are not.
 func TestMaxKeys(t *testing.T) {
+	race.Skip(t)
 	rules := limit.Named("p", limit.PerUser(time.Hour, 1))
 	flood := func(store core.Store, maxKeys int) (admitted, overflows int) {
 		limiter := limit.New(store, &limit.Options{MaxKeys: maxKeys})

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/race"
 )
 
 func TestAlgorithms(t *testing.T) {
@@ -62,6 +64,7 @@ func TestClone(t *testing.T) {
 // TestShares tests that instances together may admit at least what a quota does,
 // and that shares and wider quotas are valid.
 func TestShares(t *testing.T) {
+	race.Skip(t)
 	random := rand.New(rand.NewPCG(5, 1))
 	for _, a := range Algorithms() {
 		for range 2_000 {

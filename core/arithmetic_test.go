@@ -4,6 +4,8 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/routelimit/limit/internal/race"
 )
 
 // checkMulDiv compares with package math/big.
@@ -36,6 +38,7 @@ var numbers = []int64{0, 1, 2, 3, 7, 999, 1_000, 1<<31 - 1, 1 << 31, 1<<32 + 1, 
 	MaxWindow, MaxFill, MaxCost, 1 << 53, huge - 1, huge, 1<<63 - 1}
 
 func TestMulDiv(t *testing.T) {
+	race.Skip(t)
 	for _, a := range numbers {
 		for _, b := range numbers {
 			for _, c := range numbers[1:] {

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/routelimit/limit/internal/race"
 )
 
 // A plainBan is the definition of a ban: all strikes and bars there have been, gone
@@ -93,6 +95,7 @@ func (p *plainBan) outcome(at, needs int64, admitted bool) (o Outcome) {
 
 // TestBanAgainstDefinition strikes by refusals of another rule and by costs.
 func TestBanAgainstDefinition(t *testing.T) {
+	race.Skip(t)
 	n, bars, levels := stories(5_000), 0, 0
 	for i := range n {
 		random := rand.New(rand.NewPCG(8, uint64(i)))

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/routelimit/limit/internal/race"
 )
 
 // A debtor is a random life of one key, which is charged for what was used before.
@@ -99,6 +101,7 @@ func (d *debtor) replay(since int64) (p plain, full bool) {
 // used comes in the order of time: there is never more room, and exactly as much where a
 // state can tell. A window that begins with its first unit cannot: see TestDebtsInOrder.
 func TestDebtsAgainstDefinitions(t *testing.T) {
+	race.Skip(t)
 	for _, a := range algorithmsBut() {
 		if probe := (Quota{Algorithm: a}); newPlain(probe) == nil && a != SlidingLog {
 			continue

@@ -117,6 +117,7 @@ func TestTurnsApart(t *testing.T) {
 
 // TestManyGaps has more clients leave than a queue remembers. It keeps what it has.
 func TestManyGaps(t *testing.T) {
+	race.Skip(t)
 	l := &line{T: t, q: Quota{Algorithm: Queue, Limit: 10, Window: 1_000_000, Burst: 4 * MaxGaps}, state: NewState(Queue), now: 1_000_000_000}
 	for range 3 * MaxGaps {
 		l.take(1)

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/routelimit/limit/internal/race"
 )
 
 // periodQuota returns a random quota that counts in periods.
@@ -186,6 +188,7 @@ func TestGridsCome(t *testing.T) {
 
 // TestGridsBounds has random balancers and versions that come and go.
 func TestGridsBounds(t *testing.T) {
+	race.Skip(t)
 	for i := range stories(600) {
 		random := rand.New(rand.NewPCG(2, uint64(i)))
 		var quotas []Quota

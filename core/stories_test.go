@@ -253,6 +253,7 @@ func algorithmsBut(except ...Algorithm) (list []Algorithm) {
 // TestAlgorithmsAgainstDefinitions lives random lives of every algorithm. One
 // without a definition in newPlain is held to what all of them promise.
 func TestAlgorithmsAgainstDefinitions(t *testing.T) {
+	race.Skip(t)
 	for _, a := range algorithmsBut(SlidingLog) {
 		t.Run(a.String(), func(t *testing.T) {
 			n, decisions := stories(3_000), 0

@@ -4,6 +4,8 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/routelimit/limit/internal/race"
 )
 
 // A deploy is versions of a quota that charge one key, in any order.
@@ -72,6 +74,7 @@ func (d *deploy) take(cost int64) (Quota, Decision) {
 // and the fastest rate. And all together admit at least what the smallest burst and the
 // slowest rate admit of the same requests, but for one that costs more than one unit.
 func TestVersionsOfBuckets(t *testing.T) {
+	race.Skip(t)
 	for _, a := range []Algorithm{TokenBucket, LeakyBucket} {
 		for i := range stories(500) {
 			d := newDeploy(t, a, i)

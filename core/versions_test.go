@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/routelimit/limit/internal/race"
 )
 
 // A versionsPlain is the promise to several versions of a rule, as plain as can be: a list
@@ -86,6 +88,7 @@ func someVersions(random *rand.Rand, a Algorithm) (list []Quota) {
 // costs, debts and returns. Each admits as much as fits into its window beside what all of
 // them admitted, and not a unit more.
 func TestVersionsAgainstDefinition(t *testing.T) {
+	race.Skip(t)
 	for _, a := range []Algorithm{SlidingLog, Distinct} {
 		t.Run(a.String(), func(t *testing.T) {
 			decisions, exact := 0, 0

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/routelimit/limit/internal/race"
 )
 
 // A spell is some time in which one version of a rule meets all requests.
@@ -48,6 +50,7 @@ func repeated(quotas []Quota, spells []spell, began int64, rounds int) (admitted
 // them. They admit at most Limit a Window of the loosest, two limits of each version, and the
 // arrivals.
 func TestWindowsComeAndGo(t *testing.T) {
+	race.Skip(t)
 	const second, rounds = 1_000_000, 20
 	gained := 0
 	for i := range stories(3_000) {

@@ -88,7 +88,7 @@ func TestAnyWindowSpread(t *testing.T) {
 	allowed := span * global.Limit / global.Window
 	t.Logf("%d asked, %d admitted, of about %d that the rules allow (%.1f %%); most in any window of 70 ms: %d of 100; "+
 		"most of a key in any window of 100 ms: %d of 20", asked.Load(), len(all), allowed, 100*float64(len(all))/float64(allowed), inAll, inKey)
-	require.Greater(t, int64(len(all)), allowed/2)
+	require.Greater(t, int64(len(all)), min(allowed, asked.Load())/2) // a busy machine asks for less
 }
 
 // TestSpuriousRefusals has one caller request a unit that is always free, while other

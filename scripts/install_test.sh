@@ -2,6 +2,8 @@
 # Releases a version in a copy of the tree, and uses it as a new user would, outside
 # of the repository: go get of every library and a program that imports its packages,
 # go install of every command. Go fetches the modules from the tags of the copy.
+#
+#	scripts/install_test.sh [-race]  compiles for the race detector, like the tests
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -33,7 +35,7 @@ export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0="url.file://$tmp/copy.insteadOf" GIT_
 
 configured=$(go env GOPROXY)
 local="file://$cache/cache/download"
-GOFLAGS="$(go env GOFLAGS | sed 's/-tags=[^ ]*//') -mod=mod" # a new user sets no tags
+GOFLAGS="$(go env GOFLAGS | sed 's/-tags=[^ ]*//') -mod=mod $*" # a new user sets no tags
 export GOFLAGS GOWORK=off GOPRIVATE=$path GOBIN="$tmp/bin"
 
 # fetch prints what a go command prints. It takes other modules from the module

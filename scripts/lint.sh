@@ -1,5 +1,7 @@
 #!/bin/sh
 # Checks the formatting, and runs go vet and staticcheck in every module.
+#
+#	scripts/lint.sh [-race]  compiles for the race detector, so that its tests need not
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -11,7 +13,7 @@ fi
 
 patterns=$(go list -m -f '{{.Dir}}/...') # at once, since modules share packages
 # shellcheck disable=SC2086 # these are several
-go vet $patterns
+go vet "$@" $patterns
 
 # The tools are a module of their own, outside go.work: no user of the
 # library gets their dependencies.
@@ -19,7 +21,7 @@ go vet $patterns
 if staticcheck=$(cd tools && GOWORK=off go tool -n staticcheck) && [ -x "$staticcheck" ]; then
 	# GOGC spares a fifth of the processor time.
 	# shellcheck disable=SC2086
-	GOGC=400 "$staticcheck" $patterns
+	GOFLAGS="$(go env GOFLAGS) $*" GOGC=400 "$staticcheck" $patterns
 	(cd tools && GOWORK=off "$staticcheck" ./...)
 elif [ -n "${LIMIT_REQUIRE_TOOLS:-}" ]; then
 	echo 'LIMIT_REQUIRE_TOOLS is set, and staticcheck could not be fetched or built' >&2

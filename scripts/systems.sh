@@ -1,6 +1,8 @@
 #!/bin/sh
-# Type-checks everything for Windows, macOS, 32 bits and the oldest Go that go.work names,
-# and tests the root, core and the stores with that Go on 32 bits.
+# Type-checks everything for Windows, macOS, 32 bits and the oldest Go, and tests core and the
+# store in memory on 32 bits.
+#
+#	scripts/systems.sh [package...]  tests these packages on 32 bits
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -28,21 +30,17 @@ check windows amd64
 check darwin arm64
 check linux 386
 
-oldest=go$(awk '$1 == "go" { print $2 }' go.work)
-# The last release of the oldest Go: its first ones have known defects.
-oldest=${oldest%.*}.${LIMIT_OLDEST_PATCH:-5}
+oldest=$(scripts/oldest.sh)
 if GOTOOLCHAIN=$oldest go version; then
-	export GOTOOLCHAIN="$oldest"
-	check linux amd64
+	(export GOTOOLCHAIN="$oldest" && check linux amd64)
 else
-	missing "$oldest could not be fetched: nothing was tested with it"
+	missing "$oldest could not be fetched: nothing was checked with it"
 fi
 
-# Programs of 32 bits and the oldest Go are tested together, since each compiles all
-# dependencies once more. The workflow for public CI tests the oldest Go on 64 bits.
 case $(go env GOOS GOARCH | tr -d '\n') in
-linuxamd64) export GOARCH=386 CGO_ENABLED=0 ;;
+linuxamd64)
+	[ $# -gt 0 ] || set -- ./core ./stores/memstore
+	GOARCH=386 CGO_ENABLED=0 go test -vet=off -short -timeout=20m "$@"
+	;;
 *) printf '\n!! programs of 32 bits do not run here: they were not tested\n' >&2 ;;
 esac
-go test -vet=off -short -timeout=20m . ./core ./stores/memstore
-go test -vet=off -short -timeout=20m -run 'Store|Batches|Agrees|Returns|Hidden|Clock' ./stores/redisstore

@@ -75,6 +75,15 @@ if [ "${1:-}" = miniredis ]; then
 	exit
 fi
 
+# shortened prints the tests that skip or shorten something under the race detector, as -run
+# wants them.
+shortened() {
+	# shellcheck disable=SC2016 # this is awk
+	grep -rlE 'race\.(Skip|Enabled)' --include='*_test.go' . | xargs awk '
+		/^func / { test = $0 ~ /^func Test/ ? $2 : ""; sub(/\(.*/, "", test) }
+		/race\.(Skip|Enabled)/ && test { printf "%s^%s$", before, test; before = "|"; test = "" }'
+}
+
 has_redis() { [ -z "${LIMIT_HIDE_REDIS:-}" ] && has redis-server; }
 
 redis="a real redis-server"
@@ -108,10 +117,12 @@ for name in "${LIMIT_BROWSER:-}" chromium-headless-shell chromium chromium-brows
 	! has "$name" || browser='a real Chromium'
 done
 
-scripts/lint.sh
+# shellcheck disable=SC2086 # this is a flag, or none
+scripts/lint.sh $race
 if [ -e .git ]; then
 	scripts/clean_test.sh
-	scripts/install_test.sh
+	# shellcheck disable=SC2086
+	scripts/install_test.sh $race
 else
 	banner 'This is not a git checkout: no release of it was made and installed'
 fi
@@ -121,18 +132,26 @@ patterns="$PWD/proof/... $PWD/stores/redisstore $(go list -m -f '{{.Dir}}/...')"
 # shellcheck disable=SC2086 # these are flags, or none, and patterns
 go test -vet=off -p=4 $race $packages $patterns
 (cd tools && GOWORK=off go test -timeout=20m ./...) # outside of go.work: the files of ops/deploy, with the parser of Prometheus
-if [ -n "$race" ]; then
-	# What goes another way without the race detector, counts memory, or is a long run
-	# of one goroutine: see internal/race.
-	# shellcheck disable=SC2086
-	go test -vet=off $packages . ./core
-	# shellcheck disable=SC2086
-	go test -vet=off $packages -run 'Schedules|Batches|Continuity|Flood|Flattened|Forms|Guarded|Secret|Twins|Memory|NeverAbove|Allocations|Model|Choices|Bounds|Large|Leaving|Truthful|VersionsAlone|Stall' \
-		./stores/... ./benchmarks/... ./cmd/limitctl/replay/... ./ops/livepage ./ops/policyfile ./ops/topkeys
-	# shellcheck disable=SC2086
-	go test -vet=off $packages -run Linearizable ./proof
-fi
 scripts/systems.sh
+# What goes another way without the race detector, counts memory, or is a long run of one
+# goroutine (see internal/race) runs with the oldest Go: nothing is compiled with it for the
+# race detector, and nothing with the newest Go without that.
+oldest=$(scripts/oldest.sh)
+if GOTOOLCHAIN=$oldest go version; then
+	export GOTOOLCHAIN="$oldest"
+elif [ -n "${LIMIT_REQUIRE_TOOLS:-}" ]; then
+	echo "LIMIT_REQUIRE_TOOLS is set, and $oldest could not be fetched" >&2
+	exit 1
+else
+	banner "$oldest could not be fetched: nothing is tested with it"
+fi
+# shellcheck disable=SC2086
+go test -vet=off $packages . ./core
+# shellcheck disable=SC2086
+go test -vet=off -p=4 $packages -run "Schedules|Batches|Guarded|Secret|Twins|Memory|Allocations|$(shortened)" \
+	./stores/... ./benchmarks/... ./cmd/limitctl/replay/... ./ops/feed ./ops/livepage ./ops/policyfile ./ops/topkeys
+# shellcheck disable=SC2086
+go test -vet=off $packages -run Linearizable ./proof
 if has_redis; then
 	run_on_miniredis
 fi

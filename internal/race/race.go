@@ -1,6 +1,6 @@
 // Package race has long tests of one goroutine skipped or shortened under the race
 // detector, which finds nothing in them and takes ten times as long. scripts/test.sh
-// runs them without it, by their names.
+// finds them by these words, and runs them without it.
 package race
 
 import "testing"

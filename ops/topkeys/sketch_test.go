@@ -271,6 +271,7 @@ func TestAging(t *testing.T) {
 // TestMemory floods rules with different keys of the longest length, and finds at most the
 // memory that the documentation names.
 func TestMemory(t *testing.T) {
+	race.Skip(t)
 	keys := 250_000
 	if testing.Short() {
 		keys = 20_000

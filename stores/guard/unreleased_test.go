@@ -237,7 +237,11 @@ func TestStall(t *testing.T) {
 // are lost and late. A lease that a request holds is never released. Once the store
 // answers, and all have released, no lease is left.
 func TestNoLeaseIsLeft(t *testing.T) {
-	for seed := range uint64(1000) {
+	seeds := uint64(1000)
+	if race.Enabled {
+		seeds = 200
+	}
+	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			s, f := farStore(t, seed)
 			f.faulty = true

@@ -22,8 +22,9 @@ import (
 // store admits: then the key gets no more than it would without other keys. An
 // exact decision must be the one that package core makes on those states.
 func TestFloods(t *testing.T) {
+	race.Skip(t)
 	n := 400
-	if testing.Short() || race.Enabled {
+	if testing.Short() {
 		n = 150
 	}
 	var modes [2]int
@@ -166,6 +167,7 @@ func TestWindowsInOverflow(t *testing.T) {
 // TestFloodOfRandomKeys checks that a flood neither fills the memory nor resets a key that is
 // over its limit, and that it leaves no trace.
 func TestFloodOfRandomKeys(t *testing.T) {
+	race.Skip(t)
 	s, now := at(1_000 * sec)
 	s.room = New(&Options{MaxKeys: 2_048}).room
 	q := core.Quota{Limit: 5, Window: 60 * sec}

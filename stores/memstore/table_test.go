@@ -8,11 +8,13 @@ import (
 	"unsafe"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestDropsExpired lets many keys come and go. Memory must follow the keys that are partly used.
 func TestDropsExpired(t *testing.T) {
+	race.Skip(t)
 	const arrivals = 200_000
 	for _, live := range []int64{100, 10_000} {
 		t.Run(fmt.Sprint(live), func(t *testing.T) {
@@ -42,6 +44,7 @@ func TestDropsExpired(t *testing.T) {
 
 // TestDropsAfterFlood checks that the memory of a flood is freed as ordinary traffic goes on.
 func TestDropsAfterFlood(t *testing.T) {
+	race.Skip(t)
 	s, now := at(1_000_000)
 	q := core.Quota{Limit: 1, Window: 1_000}
 	arrive := func(name string, n int) {

@@ -4,11 +4,13 @@ import (
 	"testing"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestTallies compares the store with package core: see [storetest.Tallies].
 func TestTallies(t *testing.T) {
+	race.Skip(t)
 	s, now := at(0)
 	storetest.Tallies(t, storetest.Harness{Store: s, SetTime: now.Store}, 2_000)
 }
@@ -16,6 +18,7 @@ func TestTallies(t *testing.T) {
 // TestTwoAlgorithms has a client ask every 10 ms for 600 s, of two versions of a rule with
 // different algorithms: of each in turn, and of the second after 300 s of the first.
 func TestTwoAlgorithms(t *testing.T) {
+	race.Skip(t)
 	const second = 1_000_000
 	quota := func(a core.Algorithm) core.Quota {
 		q := core.Quota{Algorithm: a, Limit: 30, Window: 10 * second}

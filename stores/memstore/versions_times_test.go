@@ -9,8 +9,9 @@ import (
 )
 
 func TestTimes(t *testing.T) {
+	race.Skip(t)
 	n := 5_000
-	if testing.Short() || race.Enabled {
+	if testing.Short() {
 		n = 500
 	}
 	s, now := at(0)

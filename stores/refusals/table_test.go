@@ -85,7 +85,7 @@ func TestReadersAndWriters(t *testing.T) {
 			}
 		})
 	}
-	for n := int64(1); n < 500_000 && !over.Load(); n++ {
+	for n := int64(1); n < 100_000 && !over.Load(); n++ {
 		key := n % keys
 		if n/100%2 == 0 {
 			key = 0 // many outcomes of one key
