@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"log/slog"
 	"math"
@@ -243,7 +244,7 @@ var (
 	// request has lost a lease: see [Decision.Lost].
 	ErrLeaseLost = engine.ErrLeaseLost
 
-	// ErrSettled is returned by [Decision.Settle] when there is nothing to settle: the
+	// ErrSettled is returned by [Decision.Settle] and SettleCosts when there is nothing to settle: the
 	// decision is a refusal, its [Request] does not say Settle, or it has been settled.
 	// Nothing was changed.
 	ErrSettled = engine.ErrSettled
@@ -297,14 +298,47 @@ func (d Decision) Wait(ctx context.Context) error {
 // not settled. If the cost is lower, the rest is refunded, as far as its time has
 // not passed; docs/algorithms.md has the details. If it is higher, Settle takes what the
 // rules have room for, and no more: so let Cost be the most that the request may cost.
-// After an error that wraps [ErrUndecided] everything may stay taken.
+// After an error that wraps [ErrUndecided] everything may stay taken. Rules that took
+// different units need SettleCosts: an error says so, and settles nothing.
 func (d Decision) Settle(ctx context.Context, n int64) error {
 	n, err := validCost(n)
+	if err == nil && n > 0 && !d.of.Alike() {
+		err = errors.New("Settle: the rules took different units: write SettleCosts, with the units of each")
+	}
 	if err != nil {
 		return &rules.Error{Problem: err.Error()}
 	}
+	return d.settle(ctx, func(int) (int64, bool) { return n, true })
+}
+
+// SettleCosts is Settle for rules that count different things, such as requests and tokens: it
+// corrects what each rule took to its units in costs, by the names of the rules. A rule
+// that is not named keeps what it took. A name that no rule has, or one of a rule of
+// [Concurrency], is an error that settles nothing.
+func (d Decision) SettleCosts(ctx context.Context, costs map[string]int64) error {
+	if d.policy == nil {
+		return ErrSettled
+	}
+	err := d.policy.validCosts(costs)
+	for i, name := range d.policy.names {
+		if _, named := costs[name]; named && d.policy.rules[i].Charge.Quota.Leases() {
+			err = errors.Join(err, &rules.Error{Rule: name, Problem: "leases are released, not settled: leave the rule out of SettleCosts"})
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return d.settle(ctx, func(rule int) (int64, bool) {
+		n, named := costs[d.policy.names[rule]]
+		return min(n, core.MaxCost), named
+	})
+}
+
+// settle corrects what each rule took to what cost returns for it, if that is ok.
+func (d *Decision) settle(ctx context.Context, cost func(rule int) (n int64, ok bool)) error {
 	return d.of.Settle(ctx, func(rule int, charged int64) int64 {
-		if n > 0 && !d.policy.rules[rule].Charge.Quota.Spends() {
+		n, ok := cost(rule)
+		if !ok || n > 0 && !d.policy.rules[rule].Charge.Quota.Spends() {
 			return charged
 		}
 		return n

@@ -27,9 +27,9 @@ type Request struct {
 	// of each rule: see [Decision].Taken. It is for [Policy.Take].
 	UpTo bool
 
-	// Settle makes the decision one for [Decision.Settle], for work whose true cost is known
-	// only afterwards: bytes, tokens, rows. Cost is then the most that it may be. What is
-	// never settled stays taken.
+	// Settle makes the decision one for [Decision.Settle] or SettleCosts, for work whose true
+	// cost is known only afterwards: bytes, tokens, rows. Cost is then the most that it may
+	// be. What is never settled stays taken.
 	Settle bool
 }
 

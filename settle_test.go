@@ -207,3 +207,85 @@ func TestOnStatusKeepsTheCost(t *testing.T) {
 		assert.Equal(t, step.left, slices.Collect(looked.Rules())[0].Remaining)
 	}
 }
+
+// TestSettleByRule settles rules that count different things: each up or down, by name.
+func TestSettleByRule(t *testing.T) {
+	set := Named("model",
+		Rule{Name: "requests", Key: ByUser, Limit: 100, Window: time.Hour},
+		Rule{Name: "input", Key: ByUser, Limit: 1_000, Window: time.Hour, Algorithm: TokenBucket{Burst: 1_000}},
+		Rule{Name: "output", Key: ByUser, Limit: 1_000, Window: time.Hour, Algorithm: SlidingCells{}},
+		Rule{Name: "streams", Key: ByUser, Limit: 5, Algorithm: Concurrency{}})
+	for name, row := range map[string]struct {
+		costs map[string]int64
+		left  [3]int64
+	}{
+		"nothing named":           {nil, [3]int64{99, 900, 500}},
+		"up and down":             {map[string]int64{"input": 130, "output": 20}, [3]int64{99, 870, 980}},
+		"up":                      {map[string]int64{"requests": 2, "input": 130, "output": 520}, [3]int64{98, 870, 480}},
+		"more than there is":      {map[string]int64{"input": 1_200, "output": 3_000, "requests": 0}, [3]int64{100, 0, 0}},
+		"what a rule cannot hold": {map[string]int64{"input": 1<<63 - 1}, [3]int64{99, 0, 500}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				calls := &counting{Store: memstore.New(nil)}
+				limiter := New(calls, nil)
+				d, err := mustPolicy(limiter, set).Take(t.Context(), Request{Keys: map[string]string{"user": "a"},
+					Costs: map[string]int64{"input": 100, "output": 500}, Settle: true})
+				require.NoError(t, err)
+				require.True(t, d.Allowed)
+				defer d.Release()
+				calls.takes = 0
+				require.NoError(t, d.SettleCosts(t.Context(), row.costs))
+				assert.LessOrEqual(t, calls.takes, 2, "all rules in one call, and once more for what there was no room for")
+				assert.LessOrEqual(t, calls.returns, 1)
+				var left [3]int64
+				looked := look(t, limiter, set, map[string]string{"user": "a"})
+				for i, r := range slices.Collect(looked.Rules())[:3] {
+					left[i] = r.Remaining
+				}
+				assert.Equal(t, row.left, left)
+				assert.ErrorIs(t, d.SettleCosts(t.Context(), row.costs), ErrSettled)
+			})
+		})
+	}
+	limiter := New(nil, nil)
+	request := Request{Keys: map[string]string{"user": "a"}, Costs: map[string]int64{"input": 100, "output": 500}, Settle: true}
+	d, err := mustPolicy(limiter, set).Take(t.Context(), request)
+	require.NoError(t, err)
+	defer d.Release()
+	for problem, costs := range map[string]map[string]int64{
+		`Costs["tokens"]: no rule has that name: write one of requests, input, output, streams`: {"tokens": 1},
+		`Costs["input"]: cost -1: write 0 or more`:                                              {"input": -1, "output": 5},
+		"leases are released, not settled":                                                      {"streams": 0},
+	} {
+		err := d.SettleCosts(t.Context(), costs)
+		assert.ErrorContains(t, err, problem)
+		assert.ErrorAs(t, err, new(*rules.Error))
+	}
+	err = d.Settle(t.Context(), 500)
+	assert.ErrorContains(t, err, "write SettleCosts")
+	assert.ErrorAs(t, err, new(*rules.Error))
+	assert.NoError(t, d.Settle(t.Context(), 0), "the mistakes have settled nothing, and nothing of each rule is as clear")
+	assert.ErrorIs(t, Decision{}.SettleCosts(t.Context(), nil), ErrSettled)
+	request.Costs = map[string]int64{"requests": 7, "input": 7, "output": 7, "streams": 1}
+	d, err = mustPolicy(limiter, set).Take(t.Context(), request)
+	require.NoError(t, err)
+	defer d.Release()
+	assert.NoError(t, d.Settle(t.Context(), 5), "units that are alike, given by rule")
+}
+
+// counting counts the calls of a store.
+type counting struct {
+	core.Store
+	takes, returns int
+}
+
+func (s *counting) Take(ctx context.Context, asks []core.Ask) error {
+	s.takes++
+	return s.Store.Take(ctx, asks)
+}
+
+func (s *counting) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
+	s.returns++
+	return s.Store.Return(ctx, returns)
+}

@@ -121,6 +121,27 @@ func Example_reserve() {
 	for rule := range left.Rules() {
 		fmt.Println(rule.Remaining)
 	}
+
+	model, err := limiter.Policy(limit.Named("model",
+		limit.Rule{Name: "requests", Key: limit.ByUser, Limit: 60, Window: time.Minute},
+		limit.Rule{Name: "tokens", Key: limit.ByUser, Limit: 10_000, Window: time.Minute}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	d, err = model.Take(ctx, limit.Request{Keys: alice, Costs: map[string]int64{"tokens": 4_000}, Settle: true})
+	if err != nil || !d.Allowed {
+		return
+	}
+	if err := d.SettleCosts(ctx, map[string]int64{"tokens": complete()}); err != nil {
+		log.Println(err)
+	}
+
+	left, _ = model.Peek(ctx, limit.Request{Keys: alice})
+	for rule := range left.Rules() {
+		fmt.Println(rule.Name, rule.Remaining)
+	}
 	// Output:
 	// 9600
+	// requests 59
+	// tokens 9600
 }

@@ -84,6 +84,26 @@ func (r *Run) Keep(d *Decision) {
 	r.plan.engine.reserved.Add(1)
 }
 
+// Alike reports whether all rules took as many units, apart from bans, values, and rules that
+// only watch.
+func (d *Decision) Alike() bool {
+	if d.taken == nil {
+		return true
+	}
+	cost := int64(-1)
+	for i := range d.taken.units {
+		u := &d.taken.units[i]
+		if u.watches || !u.Quota.Spends() {
+			continue
+		}
+		if cost >= 0 && u.Cost != cost {
+			return false
+		}
+		cost = u.Cost
+	}
+	return true
+}
+
 // Settles reports whether the request can still be settled.
 func (d *Decision) Settles() bool { return d.taken != nil && !d.taken.ended.Load() }
 
@@ -111,8 +131,8 @@ func (d *Decision) Settle(ctx context.Context, cost func(rule int, charged int64
 // settle returns the units that each rule got back.
 func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, charged int64) int64) (given [core.MaxCharges]int64, err error) {
 	var less []core.Return
+	var more []core.Charge
 	var rules []int
-	var errs []error
 	for _, u := range units {
 		switch n := cost(u.rule, u.Cost); {
 		case n < u.Cost:
@@ -120,9 +140,10 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 			less, rules = append(less, u.Return), append(rules, u.rule)
 		case n > u.Cost:
 			u.Cost = n - u.Cost
-			errs = append(errs, t.takeMore(ctx, u.Charge))
+			more = append(more, u.Charge)
 		}
 	}
+	errs := []error{t.takeMore(ctx, more)}
 	if len(less) > 0 {
 		back, err := t.engine.Store.Return(ctx, less)
 		for i := range back {
@@ -137,16 +158,26 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 	return given, nil
 }
 
-// takeMore takes as much of a charge as there is room for.
-func (t *taken) takeMore(ctx context.Context, c core.Charge) error {
-	for range mostTries {
-		asks := []core.Ask{{Charges: []core.Charge{c}}}
-		if err := t.engine.Store.Take(ctx, asks); err != nil || asks[0].Decision.Allowed {
+// takeMore takes as much of each charge as there is room for. It asks for all at once, and
+// again, for less, for those that did not fit.
+func (t *taken) takeMore(ctx context.Context, charges []core.Charge) error {
+	for try := 0; try < mostTries && len(charges) > 0; try++ {
+		asks := make([]core.Ask, len(charges))
+		for i := range charges {
+			asks[i].Charges = charges[i : i+1]
+		}
+		if err := t.engine.Store.Take(ctx, asks); err != nil {
 			return err
 		}
-		if c.Cost = min(c.Cost-1, asks[0].Decision.Outcomes()[0].Remaining-c.Reserve); c.Cost < 1 {
-			return nil
+		var rest []core.Charge
+		for i, c := range charges {
+			if d := &asks[i].Decision; !d.Allowed {
+				if c.Cost = min(c.Cost-1, d.Outcomes()[0].Remaining-c.Reserve); c.Cost > 0 {
+					rest = append(rest, c)
+				}
+			}
 		}
+		charges = rest
 	}
 	return nil
 }
