@@ -16,8 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
+	"github.com/routelimit/limit/stores/redisstore"
 )
 
 // tokens counts those of a language model: a bucket, an exact window and a
@@ -272,6 +274,34 @@ func TestSettleByRule(t *testing.T) {
 	require.NoError(t, err)
 	defer d.Release()
 	assert.NoError(t, d.Settle(t.Context(), 5), "units that are alike, given by rule")
+}
+
+// TestSettleByRuleOnRedis settles up and down beside each other on Redis, also where each
+// rule is decided apart.
+func TestSettleByRuleOnRedis(t *testing.T) {
+	long := 8_000 * time.Hour // for which no unit comes back
+	set := Named("model",
+		Rule{Name: "log", Key: ByUser, Limit: 1_000, Window: long},
+		Rule{Name: "bucket", Key: ByUser, Limit: 1_000, Window: long, Algorithm: TokenBucket{Burst: 1_000}},
+		Rule{Name: "cells", Key: Everyone, Limit: 1_000, Window: long, Algorithm: SlidingCells{}},
+		Rule{Name: "counter", Key: Everyone, Limit: 1_000, Window: long, Algorithm: SlidingCounter{}})
+	for name, store := range map[string]core.Store{
+		"alone":  redisstore.New(redistest.Client(t), &redisstore.Options{Timeout: time.Minute}),
+		"spread": redisstore.New(redistest.Client(t), &redisstore.Options{Timeout: time.Minute, Spread: 3}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			limiter := New(store, nil)
+			d, err := mustPolicy(limiter, set).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 100, Settle: true})
+			require.NoError(t, err)
+			require.NoError(t, d.SettleCosts(t.Context(), map[string]int64{"log": 130, "bucket": 20, "cells": 5_000}))
+			var left []int64
+			looked := look(t, limiter, set, map[string]string{"user": "a"})
+			for r := range looked.Rules() {
+				left = append(left, r.Remaining)
+			}
+			assert.Equal(t, []int64{870, 980, 0, 900}, left)
+		})
+	}
 }
 
 // counting counts the calls of a store.
