@@ -3,6 +3,7 @@ package limit
 import (
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/fields"
@@ -29,6 +30,18 @@ const (
 
 	// NoHeaders alone sets none. A refusal still has its Retry-After.
 	NoHeaders
+
+	// OpenAI sets X-RateLimit-Limit-Requests, X-RateLimit-Remaining-Requests and
+	// X-RateLimit-Reset-Requests (until the quota is full, such as 6m0s) for a rule that is named
+	// requests, those with -Tokens for one that is named tokens, and so on. Rules without a
+	// name of their own have none. A refusal also has Retry-After-Ms, or, if no wait helps,
+	// "X-Should-Retry: false", which clients of OpenAI and Anthropic obey.
+	OpenAI
+
+	// Anthropic sets Anthropic-RateLimit-Requests-Limit, -Remaining and -Reset (when the quota
+	// is full, as in RFC 3339) for a rule that is named requests, and so on for tokens,
+	// input-tokens and output-tokens. A refusal has what it has with OpenAI.
+	Anthropic
 )
 
 // The names as net/http spells them; on the wire their case does not matter.
@@ -68,6 +81,42 @@ func (l *layer) setHeaders(h http.Header, values []string, text []byte) {
 	}
 	if style&(XRateLimit|XRateLimitUnix) != 0 {
 		d.appendNearest(&f, style, refused)
+	}
+	if style&(OpenAI|Anthropic) != 0 {
+		d.appendNamed(&f, style)
+		if refused && d.RetryAfter == Never {
+			h["X-Should-Retry"] = []string{"false"}
+		} else if refused {
+			f.Text = strconv.AppendInt(f.Text, fields.In(d.RetryAfter+d.jitter, time.Millisecond), 10)
+			f.End("Retry-After-Ms", nil)
+		}
+	}
+}
+
+// appendNamed appends the fields of each rule that has a name.
+func (d *Decision) appendNamed(f *response.Fields, style Headers) {
+	for i := range d.of.Outcomes() {
+		if d.policy.list[i].Name == "" || !d.shown(i) {
+			continue
+		}
+		r := d.rule(i)
+		if style&OpenAI != 0 {
+			f.Text = strconv.AppendInt(f.Text, r.Capacity, 10)
+			f.End(http.CanonicalHeaderKey("X-Ratelimit-Limit-"+r.Name), nil)
+			f.Text = strconv.AppendInt(f.Text, r.Remaining, 10)
+			f.End(http.CanonicalHeaderKey("X-Ratelimit-Remaining-"+r.Name), nil)
+			f.Text = append(f.Text, (time.Duration(fields.In(r.ResetAfter, time.Millisecond)) * time.Millisecond).String()...)
+			f.End(http.CanonicalHeaderKey("X-Ratelimit-Reset-"+r.Name), nil)
+		}
+		if style&Anthropic != 0 {
+			name := "Anthropic-Ratelimit-" + r.Name
+			f.Text = strconv.AppendInt(f.Text, r.Capacity, 10)
+			f.End(http.CanonicalHeaderKey(name+"-Limit"), nil)
+			f.Text = strconv.AppendInt(f.Text, r.Remaining, 10)
+			f.End(http.CanonicalHeaderKey(name+"-Remaining"), nil)
+			f.Text = time.Unix(fields.Seconds(core.Duration(d.of.At)+r.ResetAfter), 0).UTC().AppendFormat(f.Text, time.RFC3339)
+			f.End(http.CanonicalHeaderKey(name+"-Reset"), nil)
+		}
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -78,9 +81,69 @@ func TestXRateLimitUnix(t *testing.T) {
 			assert.Equal(t, style&limit.Draft11 != 0, headers.Get("RateLimit") != "")
 		}
 	}
-	for _, style := range []limit.Headers{limit.XRateLimit | limit.XRateLimitUnix, limit.NoHeaders | limit.XRateLimitUnix, limit.NoHeaders | limit.Draft11, limit.NoHeaders << 1} {
+	for _, style := range []limit.Headers{limit.XRateLimit | limit.XRateLimitUnix, limit.NoHeaders | limit.XRateLimitUnix, limit.NoHeaders | limit.Draft11, limit.NoHeaders | limit.OpenAI, limit.Anthropic << 1} {
 		assert.PanicsWithError(t, "limit: Headers: NoHeaders cannot be combined, and XRateLimit and XRateLimitUnix exclude each other", func() {
 			limit.New(nil, &limit.Options{Headers: style})
 		})
+	}
+}
+
+// TestModelStyles checks the fields of OpenAI and Anthropic of a request that is admitted,
+// one that is refused, and one for which no wait helps.
+func TestModelStyles(t *testing.T) {
+	const second = 1_767_225_600
+	clock := int64(second*1_000_000 + 400_000)
+	store := memstore.New(&memstore.Options{Now: func() int64 { return clock }})
+	limiter := limit.New(store, &limit.Options{Headers: limit.OpenAI | limit.Anthropic})
+	cost := int64(0)
+	h := limiter.Limit(limit.Named("model",
+		limit.Rule{Name: "requests", Key: limit.Everyone, Limit: 60, Window: time.Hour},
+		limit.Rule{Name: "input-tokens", Key: limit.Everyone, Limit: 100, Window: time.Minute,
+			Algorithm: limit.TokenBucket{Burst: 70}, Cost: rules.CostBy("input", func(*http.Request) int64 { return cost })},
+		limit.Rule{Name: "secret", Key: limit.Everyone, Limit: 60, Window: time.Hour, Hidden: true},
+		limit.Global(time.Hour, 60)))(http.NotFoundHandler())
+	send := func(n int64) (fields []string) {
+		cost = n
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		for name, values := range w.Header() {
+			if name != "Content-Type" && name != "X-Content-Type-Options" && name != "Cache-Control" {
+				fields = append(fields, name+": "+strings.Join(values, ", "))
+			}
+		}
+		slices.Sort(fields)
+		return fields
+	}
+	assert.Equal(t, []string{
+		"Anthropic-Ratelimit-Input-Tokens-Limit: 70",
+		"Anthropic-Ratelimit-Input-Tokens-Remaining: 0",
+		"Anthropic-Ratelimit-Input-Tokens-Reset: 2026-01-01T00:00:43Z", // 42.4 s, rounded up
+		"Anthropic-Ratelimit-Requests-Limit: 60",
+		"Anthropic-Ratelimit-Requests-Remaining: 59",
+		"Anthropic-Ratelimit-Requests-Reset: 2026-01-01T01:00:01Z",
+		"X-Ratelimit-Limit-Input-Tokens: 70",
+		"X-Ratelimit-Limit-Requests: 60",
+		"X-Ratelimit-Remaining-Input-Tokens: 0",
+		"X-Ratelimit-Remaining-Requests: 59",
+		"X-Ratelimit-Reset-Input-Tokens: 42s",
+		"X-Ratelimit-Reset-Requests: 1h0m0s",
+	}, send(70))
+	clock += 10_123
+	refused := send(1)
+	assert.Contains(t, refused, "Retry-After: 1")
+	assert.Contains(t, refused, "Retry-After-Ms: 590") // 589.877, rounded up
+	assert.Contains(t, refused, "X-Ratelimit-Reset-Input-Tokens: 41.99s")
+	assert.Contains(t, refused, "X-Ratelimit-Remaining-Requests: 59")
+	never := send(71)
+	assert.Contains(t, never, "X-Should-Retry: false")
+	assert.NotContains(t, strings.Join(never, "\n"), "Retry-After")
+
+	for style, prefix := range map[limit.Headers]string{limit.OpenAI: "X-Ratelimit-Limit-Tokens", limit.Anthropic: "Anthropic-Ratelimit-Tokens-Limit", limit.Draft11 | limit.OpenAI: "X-Ratelimit-Limit-Tokens"} {
+		w := httptest.NewRecorder()
+		limit.New(nil, &limit.Options{Headers: style}).Limit(limit.Rules(limit.Rule{Name: "tokens", Key: limit.ByIP, Limit: 5, Window: time.Hour}))(http.NotFoundHandler()).
+			ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		assert.Equal(t, []string{"5"}, w.Header()[prefix])
+		assert.Equal(t, style&limit.Draft11 != 0, w.Header().Get("RateLimit") != "")
+		assert.Empty(t, w.Header().Get("Retry-After-Ms"))
 	}
 }

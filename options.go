@@ -127,7 +127,7 @@ func (o *Options) validate() error {
 	if o.Jitter < 0 || o.Jitter > maxJitter {
 		errs = append(errs, fmt.Errorf("limit: Jitter %v: write 0 to %v", o.Jitter, maxJitter))
 	}
-	if o.Headers&NoHeaders != 0 && o.Headers != NoHeaders || o.Headers > NoHeaders || o.Headers&XRateLimit != 0 && o.Headers&XRateLimitUnix != 0 {
+	if o.Headers&NoHeaders != 0 && o.Headers != NoHeaders || o.Headers >= Anthropic<<1 || o.Headers&XRateLimit != 0 && o.Headers&XRateLimitUnix != 0 {
 		errs = append(errs, errors.New("limit: Headers: NoHeaders cannot be combined, and XRateLimit and XRateLimitUnix exclude each other"))
 	}
 	for _, code := range o.Silence {

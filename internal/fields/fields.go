@@ -58,9 +58,12 @@ func Join(list, more string) string {
 }
 
 // Seconds rounds up, so that a client that waits as long is not too early.
-func Seconds(d time.Duration) int64 {
-	whole := d / time.Second
-	if d%time.Second > 0 {
+func Seconds(d time.Duration) int64 { return In(d, time.Second) }
+
+// In returns d in a unit, rounded up.
+func In(d, unit time.Duration) int64 {
+	whole := d / unit
+	if d%unit > 0 {
 		whole++
 	}
 	return int64(whole)
