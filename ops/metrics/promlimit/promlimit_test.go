@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,15 +25,18 @@ import (
 	"github.com/routelimit/limit/stores/memstore"
 )
 
-// A store fails while err is set.
+// A store fails with the last error that fail was given. The guard asks it in the background
+// too.
 type store struct {
 	core.Store
-	err error
+	err atomic.Pointer[error]
 }
 
+func (s *store) fail(err error) { s.err.Store(&err) }
+
 func (s *store) Take(ctx context.Context, asks []core.Ask) error {
-	if s.err != nil {
-		return s.err
+	if err := s.err.Load(); err != nil && *err != nil {
+		return *err
 	}
 	return s.Store.Take(ctx, asks)
 }
@@ -77,13 +81,13 @@ func TestObserve(t *testing.T) {
 	for range 3 {
 		get(one, "/items/2", "")
 	}
-	inner.err = core.ErrUnavailable
+	inner.fail(core.ErrUnavailable)
 	get(another, "/items/3", "")
-	inner.err = errors.New("an invalid reply")
+	inner.fail(errors.New("an invalid reply"))
 	for range 2 {
 		get(one, "/report", "")
 	}
-	inner.err = nil
+	inner.fail(nil)
 	get(one, "/report", "")
 	get(one, "/report", "exempt")
 	get(one, "/report", "barred")
@@ -260,7 +264,8 @@ func TestRatiosInOutage(t *testing.T) {
 		limiter := limit.New(inner, &limit.Options{Observe: promlimit.Observe(registry), Log: slog.New(slog.DiscardHandler)})
 		policy, err := limiter.Policy(limit.Named("p", limit.Rule{Key: limit.Everyone, Limit: 4, Window: time.Minute, OnStoreError: on}))
 		require.NoError(t, err)
-		for _, inner.err = range []error{nil, core.ErrUnavailable} {
+		for _, err := range []error{nil, core.ErrUnavailable} {
+			inner.fail(err)
 			_, err = policy.Take(t.Context(), limit.Request{})
 			require.NoError(t, err)
 		}
@@ -309,7 +314,7 @@ func TestWatch(t *testing.T) {
 				require.NoError(t, d.Settle(t.Context(), 0))
 			}
 		}
-		failing.err = core.ErrOutOfReach
+		failing.fail(core.ErrOutOfReach)
 		for range 5 {
 			_, err := policy.Take(t.Context(), limit.Request{})
 			require.NoError(t, err)
