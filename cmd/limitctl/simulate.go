@@ -39,9 +39,11 @@ have been refused, of which clients, on which routes, by which rules, when and f
 how long. Without a policy, it suggests limits.
 
 It decides with the limiter itself, in memory, at the times of the log. It reads the
-logs of nginx, Apache, Caddy, Traefik, Envoy, HAProxy, AWS ALB and Cloudflare, and JSON
-lines, plain or compressed with gzip or zstd. LOG is a file, a pattern such as
-"access.log*", or - for the standard input. Files may be given in any order.
+logs of nginx, Nginx Proxy Manager, Apache, Caddy, Traefik, Envoy, HAProxy, AWS ALB,
+Cloudflare, Gin, Echo and log/slog, and JSON lines, also as Kubernetes, docker compose,
+syslog and journald pass them on, plain or compressed with gzip or zstd. LOG is a file,
+a pattern such as "access.log*", or - for the standard input. Files may be given in any
+order.
 
 A request meets the policy of its route, and those that it is "with" in the file. Rule
 sets that code puts around or behind it are not replayed.

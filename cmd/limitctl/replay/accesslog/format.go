@@ -12,6 +12,10 @@ import (
 type Format struct {
 	name string
 	cut  func(line string, v *values) error
+
+	// Whether lines that are no requests have this form too: then those without a method, a
+	// path and a request line are none.
+	loose bool
 }
 
 // String returns the name of the format, or the text that it was made from.
@@ -24,7 +28,24 @@ func (f *Format) parse(line string, v *values, r *Record) error {
 	if err := f.cut(line, v); err != nil {
 		return err
 	}
-	return v.record(r)
+	if err := v.record(r); err != nil {
+		return err
+	}
+	if f.loose && r.Method == "" && r.Path == "" && v.text[toRequest] == "" {
+		return errNoRequest
+	}
+	return nil
+}
+
+// read is parse for a line that a collector of logs may have wrapped.
+func (f *Format) read(line string, v *values, r *Record) error {
+	err := f.parse(line, v, r)
+	if err != nil {
+		if text := unwrapped(line); len(text) < len(line) {
+			return f.parse(text, v, r)
+		}
+	}
+	return err
 }
 
 const (
@@ -50,8 +71,20 @@ var formats = []*Format{
 	// AWS adds fields at the end.
 	named("alb", `$type $time_iso8601 $elb ${client:port} $target_port $times $times $times $status $target_status `+
 		`$received $bytes_sent "$request" "$http_user_agent" $more`),
-	{name: "json", cut: newSchema(usualNames).cut},
+	// Of Nginx Proxy Manager, log-proxy.conf.
+	named("proxy_manager", `[$time_local] $cache $upstream_status $status - `+proxied+` [Sent-to $server]`+agents),
+	named("proxy_manager_standard", `[$time_local] $status - `+proxied+agents),
+	// Of gin.Logger, without colors.
+	named("gin", `[GIN] $time_local | $status |$latency| $remote_addr | $request_method "$request_uri"`),
+	{name: "json", cut: newSchema(usualNames).cut, loose: true},
+	// Of the TextHandler of log/slog.
+	{name: "logfmt", cut: newSchema(usualNames).cutPairs, loose: true},
 }
+
+const (
+	proxied = `$request_method $scheme $host "$request_uri" [Client $remote_addr] [Length $body_bytes_sent] [Gzip $gzip_ratio]`
+	agents  = ` "$http_user_agent" "$http_referer"`
+)
 
 func named(name, text string) *Format {
 	f, err := logFormat(text)
@@ -72,7 +105,8 @@ func formatNames() string {
 
 // ParseFormat returns the format that a text names:
 //
-//   - common, combined, vhost_combined, combined_more, traefik, envoy, haproxy, alb or json;
+//   - common, combined, vhost_combined, combined_more, traefik, envoy, haproxy, alb,
+//     proxy_manager, proxy_manager_standard, gin, json or logfmt;
 //   - an nginx log_format, alone or as it stands in nginx.conf. Variables of request
 //     headers and cookies ($http_x_api_key, $cookie_session) become [Record].Fields.
 //     $remote_addr is the client; without it, the last address of $http_x_forwarded_for;
@@ -108,7 +142,7 @@ func detect(lines []string) (*Format, error) {
 	for _, f := range formats {
 		read := 0
 		for _, line := range lines {
-			if f.parse(line, &v, &r) == nil {
+			if f.read(line, &v, &r) == nil {
 				read++
 			}
 		}

@@ -22,11 +22,13 @@ func plainOf(r *Record) plain {
 		r.Path, r.Query, r.UserAgent, r.Host, r.Status, r.Bytes}
 }
 
-// examples are lines of the vendors' documentation, or of their form with other values.
-var examples = []struct {
+type example struct {
 	name, format, line string
 	want               plain
-}{
+}
+
+// examples are lines of the vendors' documentation, or of their form with other values.
+var examples = []example{
 	{
 		// httpd.apache.org/docs/2.4/logs.html, "Common Log Format".
 		name: "common", format: "common",
@@ -140,6 +142,53 @@ var examples = []struct {
 		line: `{"@timestamp":"2024-02-01T09:00:00Z","client.ip":"192.0.2.1","http.request.method":"PUT","url.path":"/x","http.response.status_code":201}`,
 		want: plain{Time: "2024-02-01T09:00:00Z", Client: "192.0.2.1", Method: "PUT", Path: "/x", Status: 201},
 	},
+	{
+		// NginxProxyManager/nginx-proxy-manager, log-proxy.conf, format proxy.
+		name: "proxy_manager", format: "proxy_manager",
+		line: `[31/Jul/2024:17:53:30 +0000] - 200 200 - GET https shop.example "/favicon.ico?v=1" [Client 192.0.2.7] [Length 14908] [Gzip -] [Sent-to 172.18.0.1] "Mozilla/5.0 (X11)" "-"`,
+		want: plain{Time: "2024-07-31T17:53:30Z", Client: "192.0.2.7", Method: "GET", Path: "/favicon.ico", Query: "v=1", Status: 200, Bytes: 14908, Agent: "Mozilla/5.0 (X11)", Host: "shop.example"},
+	},
+	{
+		name: "proxy_manager_standard", format: "proxy_manager_standard",
+		line: `[31/Jul/2024:17:53:30 +0000] 404 - GET http localhost "/x" [Client 2001:db8::1] [Length 150] [Gzip 2.1] "curl/8.5.0" "-"`,
+		want: plain{Time: "2024-07-31T17:53:30Z", Client: "2001:db8::1", Method: "GET", Path: "/x", Status: 404, Bytes: 150, Agent: "curl/8.5.0", Host: "localhost"},
+	},
+	{
+		// gin.Logger of Gin 1.11, to a file.
+		name: "gin", format: "gin",
+		line: `[GIN] 2024/03/01 - 10:00:07 | 401 |     116.083µs |       192.0.2.1 | POST     "/login?next=/"`,
+		want: plain{Time: "2024-03-01T10:00:07Z", Client: "192.0.2.1", Method: "POST", Path: "/login", Query: "next=/", Status: 401},
+	},
+	{
+		// middleware.Logger of Echo v4.
+		name: "echo", format: "json",
+		line: `{"time":"2024-03-01T10:00:07.25Z","id":"","remote_ip":"192.0.2.1","host":"api.example","method":"GET","uri":"/x?y=1","user_agent":"curl/8.5.0","status":200,"error":"","latency":61583,"latency_human":"61.583µs","bytes_in":0,"bytes_out":2}`,
+		want: plain{Time: "2024-03-01T10:00:07.25Z", Client: "192.0.2.1", Method: "GET", Path: "/x", Query: "y=1", Status: 200, Bytes: 2, Agent: "curl/8.5.0", Host: "api.example"},
+	},
+	{
+		// slog.NewJSONHandler with the groups of samber/slog-gin.
+		name: "slog", format: "json",
+		line: `{"time":"2024-03-01T10:00:07Z","level":"INFO","msg":"Incoming request","request":{"time":"2024-03-01T10:00:06Z","method":"GET","host":"api.example","path":"/x","query":"y=1","route":"/x","ip":"192.0.2.1","length":0},"response":{"time":"2024-03-01T10:00:07Z","latency":1500,"status":200,"length":12}}`,
+		want: plain{Time: "2024-03-01T10:00:07Z", Client: "192.0.2.1", Method: "GET", Path: "/x", Query: "y=1", Status: 200, Bytes: 12, Host: "api.example"},
+	},
+	{
+		// slog.NewTextHandler.
+		name: "logfmt", format: "logfmt",
+		line: `time=2024-03-01T10:00:07.250+01:00 level=INFO msg="handled request" method=GET path="/a b" status=200 remote_addr=192.0.2.1:51000 user_agent="curl \"8\""`,
+		want: plain{Time: "2024-03-01T09:00:07.25Z", Client: "192.0.2.1", Method: "GET", Path: "/a b", Status: 200, Agent: `curl "8"`},
+	},
+	{
+		// In the form of cloud.google.com/load-balancing/docs/https/https-logging-monitoring.
+		name: "Google Cloud", format: "json",
+		line: `{"httpRequest":{"latency":"0.02s","remoteIp":"192.0.2.1","requestMethod":"GET","requestSize":"400","requestUrl":"https://shop.example/cart?id=1","responseSize":"700","status":200,"userAgent":"curl/8.5.0"},"insertId":"x","timestamp":"2024-03-01T10:00:07.5Z","jsonPayload":{"statusDetails":"response_sent_by_backend"}}`,
+		want: plain{Time: "2024-03-01T10:00:07.5Z", Client: "192.0.2.1", Method: "GET", Path: "/cart", Query: "id=1", Status: 200, Bytes: 700, Agent: "curl/8.5.0", Host: "shop.example"},
+	},
+	{
+		// In the form of learn.microsoft.com, Application Gateway v2 access log.
+		name: "Azure", format: "json",
+		line: `{"timeStamp":"2021-10-14T22:17:11+00:00","category":"ApplicationGatewayAccessLog","properties":{"instanceId":"appgw_2","clientIP":"191.96.249.97","httpMethod":"GET","requestUri":"/phpmyadmin/scripts/setup.php","userAgent":"-","httpStatus":404,"httpVersion":"HTTP/1.1","receivedBytes":65,"sentBytes":553,"host":"20.110.30.194"}}`,
+		want: plain{Time: "2021-10-14T22:17:11Z", Client: "191.96.249.97", Method: "GET", Path: "/phpmyadmin/scripts/setup.php", Status: 404, Bytes: 553, Host: "20.110.30.194"},
+	},
 }
 
 func TestExamples(t *testing.T) {
@@ -168,6 +217,8 @@ func TestTruncated(t *testing.T) {
 			shortest = strings.LastIndexByte(e.line, ' ')
 		case "alb", "combined_more": // which end with optional fields
 			shortest = strings.Index(e.line, `"curl`)
+		case "logfmt": // any beginning of which with a request is one
+			shortest = strings.Index(e.line, "method=")
 		}
 		for n := range shortest {
 			assert.Error(t, f.parse(e.line[:n], new(values), &r), "%s: %s", e.name, e.line[:n])
@@ -266,6 +317,6 @@ func TestJSON(t *testing.T) {
 
 func TestDetectUnknown(t *testing.T) {
 	_, err := detect([]string{"\x1b[31mhello <b>\xff"})
-	assert.ErrorContains(t, err, "tried common, combined, vhost_combined, traefik, combined_more, envoy, haproxy, alb, json;")
+	assert.ErrorContains(t, err, "tried common, combined, vhost_combined, traefik, combined_more, envoy, haproxy, alb, proxy_manager, proxy_manager_standard, gin, json, logfmt;")
 	assert.ErrorContains(t, err, `the first line is "\x1b[31mhello <b>\xff"`)
 }

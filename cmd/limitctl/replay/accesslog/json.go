@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -16,11 +17,13 @@ type fieldNames map[target][]string
 // usualNames are those of nginx, of Caddy's logger http.log.access (request.…), of
 // Traefik's format json (StartUTC, RequestMethod), of the Logpush data set http_requests
 // of Cloudflare (EdgeStartTimestamp, ClientRequestURI), of Istio and Envoy Gateway
-// (start_time, authority), of Elastic Common Schema (url.path), and what programs use.
+// (start_time, authority), of Elastic Common Schema (url.path), of slog-gin and slog-echo
+// (request.path, response.status), of load balancers of Google Cloud (httpRequest.…) and Azure
+// (properties.…), and what programs use.
 var usualNames = fieldNames{
 	toTime: {"StartUTC", "StartLocal", "EdgeStartTimestamp", "EdgeEndTimestamp", "start_time", "time", "ts",
-		"timestamp", "@timestamp", "time_iso8601", "timestamp_iso8601", "time_local", "msec", "date", "datetime"},
-	toClient: {"request.client_ip", "request.remote_ip", "request.remote_addr", "ClientHost", "ClientAddr",
+		"timestamp", "timeStamp", "@timestamp", "time_iso8601", "timestamp_iso8601", "time_local", "msec", "date", "datetime"},
+	toClient: {"request.client_ip", "request.remote_ip", "request.remote_addr", "request.ip", "httpRequest.remoteIp", "properties.clientIP", "ClientHost", "ClientAddr",
 		"ClientIP", "client_ip", "clientip", "clientIP", "remote_addr", "remote_ip", "remoteAddr", "remote_address",
 		"remoteAddress", "client", "ip", "clientAddress", "client_addr", "source.ip", "client.ip", "client.address",
 		"remote"},
@@ -28,19 +31,19 @@ var usualNames = fieldNames{
 	toForwarded: {"x_forwarded_for", "x-forwarded-for", "http_x_forwarded_for", "proxy_add_x_forwarded_for"},
 	toUser: {"ClientUsername", "user", "remote_user", "user_id", "userId", "username", "user.name", "user.id",
 		"auth"},
-	toMethod: {"request.method", "RequestMethod", "ClientRequestMethod", "method", ":method", "request_method",
+	toMethod: {"request.method", "httpRequest.requestMethod", "properties.httpMethod", "RequestMethod", "ClientRequestMethod", "method", ":method", "request_method",
 		"verb", "http_method", "http.request.method", "requestMethod", "request_type"},
-	toPath: {"request.uri", "RequestPath", "ClientRequestURI", "ClientRequestPath", "x-envoy-origin-path",
+	toPath: {"request.uri", "request.path", "httpRequest.requestUrl", "properties.requestUri", "RequestPath", "ClientRequestURI", "ClientRequestPath", "x-envoy-origin-path",
 		"x-envoy-original-path", "request_uri", "requestUri", "uri", "document_uri", "url", "target", "request_url",
 		"path", ":path", "url.original", "url.path"},
-	toQuery: {"query", "args", "query_string", "url.query"},
-	toStatus: {"DownstreamStatus", "OriginStatus", "EdgeResponseStatus", "status", "status_code", "statusCode",
+	toQuery: {"request.query", "properties.requestQuery", "query", "args", "query_string", "url.query"},
+	toStatus: {"response.status", "httpRequest.status", "properties.httpStatus", "DownstreamStatus", "OriginStatus", "EdgeResponseStatus", "status", "status_code", "statusCode",
 		"response_code", "http.response.status_code", "code"},
-	toBytes: {"DownstreamContentSize", "OriginContentSize", "EdgeResponseBytes", "bytes", "size", "body_bytes_sent",
+	toBytes: {"response.length", "httpRequest.responseSize", "properties.sentBytes", "DownstreamContentSize", "OriginContentSize", "EdgeResponseBytes", "bytes", "size", "body_bytes_sent",
 		"bytes_sent", "response_size", "responseSize", "bytes_out", "http.response.body.bytes"},
-	toAgent: {"request.headers.User-Agent", "request_User-Agent", "ClientRequestUserAgent", "user_agent",
+	toAgent: {"request.headers.User-Agent", "request.user-agent", "httpRequest.userAgent", "properties.userAgent", "request_User-Agent", "ClientRequestUserAgent", "user_agent",
 		"user-agent", "http_user_agent", "userAgent", "agent", "user_agent.original", "useragent"},
-	toHost: {"request.host", "RequestHost", "RequestAddr", "ClientRequestHost", "authority", ":authority", "host",
+	toHost: {"request.host", "properties.host", "RequestHost", "RequestAddr", "ClientRequestHost", "authority", ":authority", "host",
 		"http_host", "server_name", "vhost", "url.domain"},
 	toRequest: {"request", "request_line"},
 }
@@ -101,7 +104,7 @@ func jsonFormat(text string, pairs []string) (*Format, error) {
 	for path, n := range given {
 		s.add(path, n)
 	}
-	return &Format{name: text, cut: s.cut}, nil
+	return &Format{name: text, cut: s.cut, loose: true}, nil
 }
 
 // cut finds the values in a line of JSON.
@@ -140,4 +143,28 @@ func (s *schema) find(prefix string, object gjson.Result, v *values) {
 		}
 		return true
 	})
+}
+
+// cutPairs finds the values in a line of NAME=VALUE, where a value may be quoted as in Go.
+func (s *schema) cutPairs(line string, v *values) error {
+	for rest := strings.TrimSpace(line); rest != ""; rest = strings.TrimLeft(rest, " ") {
+		path, value, found := strings.Cut(rest, "=")
+		if !found || path == "" || strings.ContainsAny(path, " \"") {
+			return errForm
+		}
+		if strings.HasPrefix(value, `"`) {
+			quoted, err := strconv.QuotedPrefix(value)
+			if err != nil {
+				return errForm
+			}
+			rest = value[len(quoted):]
+			value, _ = strconv.Unquote(quoted) // which QuotedPrefix has checked
+		} else {
+			value, rest, _ = strings.Cut(value, " ")
+		}
+		if n, known := s.names[path]; known {
+			v.set(n, value)
+		}
+	}
+	return nil
 }

@@ -29,13 +29,14 @@ type Record struct {
 
 // What is wrong with a line.
 var (
-	errForm   = errors.New("does not have the form of the format")
-	errNoTime = errors.New("there is no time")
-	errTime   = errors.New("the time is not one of the format")
-	errStatus = errors.New("the status is not a number")
-	errBytes  = errors.New("the size is not a number")
-	errMore   = errors.New("more text follows the last field")
-	errJSON   = errors.New("not a JSON object")
+	errForm      = errors.New("does not have the form of the format")
+	errNoTime    = errors.New("there is no time")
+	errNoRequest = errors.New("there is no method and no path")
+	errTime      = errors.New("the time is not one of the format")
+	errStatus    = errors.New("the status is not a number")
+	errBytes     = errors.New("the size is not a number")
+	errMore      = errors.New("more text follows the last field")
+	errJSON      = errors.New("not a JSON object")
 )
 
 // A target is what a value in a line is for.
@@ -114,7 +115,7 @@ func (v *values) record(r *Record) error {
 	}
 	r.setRequest(v.text[toRequest])
 	if v.text[toMethod] != "" {
-		r.Method = v.text[toMethod]
+		r.Method = strings.TrimSpace(v.text[toMethod]) // Gin aligns it
 	}
 	if v.text[toPath] != "" {
 		r.setTarget(v.text[toPath])
@@ -132,7 +133,7 @@ func (v *values) record(r *Record) error {
 func (r *Record) setClient(v *values) error {
 	switch {
 	case v.text[toClient] != "":
-		r.Client = withoutPort(v.text[toClient])
+		r.Client = withoutPort(strings.TrimSpace(v.text[toClient]))
 	case v.text[toPeer] != "":
 		peer := v.text[toPeer][strings.LastIndexByte(v.text[toPeer], ' ')+1:]
 		port := strings.LastIndexByte(peer, ':')

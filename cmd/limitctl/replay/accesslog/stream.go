@@ -3,10 +3,12 @@ package accesslog
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
@@ -18,7 +20,8 @@ import (
 // Options configures how a log is read. Nil and the zero Options are ready to use.
 type Options struct {
 	// Format is that of all lines. Nil means that each file's format is found from its
-	// first lines, and that other formats are tried for lines that it does not read.
+	// first lines that any format reads, and that other formats are tried for lines that it
+	// does not read.
 	Format *Format
 
 	// Stdin is read for the path "-". Nil means that "-" is an error.
@@ -29,6 +32,7 @@ const (
 	maxLine       = 1 << 20 // bytes; longer lines are bad
 	batchSize     = 1 << 18
 	detectLines   = 50
+	maxUnknown    = 100_000   // lines, before one that a format reads
 	maxSamples    = 10        // bad lines that are kept
 	maxZstdWindow = 128 << 20 // of zstd --ultra and --long: bounds the memory that a log may ask for
 )
@@ -138,12 +142,16 @@ func (s *Stream) split(r io.Reader) {
 		return
 	}
 	in := bufio.NewReaderSize(text, maxLine)
+	var parts joiner
 	for number := int64(1); err == nil; {
 		b := &batch{first: number, done: make(chan struct{})}
-		err = b.read(in)
+		err = b.read(in, &parts)
 		number += int64(len(b.lines))
-		if sample := b.sample(); s.format == nil && len(sample) > 0 {
-			if s.format, s.err = detect(sample); s.err != nil {
+		if s.format == nil {
+			format, problem := b.detect()
+			if s.format = format; format != nil {
+				s.err = nil
+			} else if s.err = cmp.Or(s.err, problem); number > maxUnknown {
 				return
 			}
 		}
@@ -188,34 +196,42 @@ type batch struct {
 	done    chan struct{} // closed when the records are ready
 }
 
-// read reads the lines of the batch. The error is that of the reader.
-func (b *batch) read(in *bufio.Reader) error {
+// read reads the lines of the batch, and joins those that were split. The error is that of the
+// reader.
+func (b *batch) read(in *bufio.Reader, parts *joiner) error {
 	for size := 0; size < batchSize; {
 		text, err := in.ReadSlice('\n')
 		if len(text) == 0 && err != nil {
+			b.lines = append(b.lines, parts.rest()...)
 			return err
 		}
-		line := string(bytes.TrimRight(text, "\r\n"))
+		line := parts.join(string(bytes.TrimRight(text, "\r\n")))
 		for errors.Is(err, bufio.ErrBufferFull) {
 			_, err = in.ReadSlice('\n')
 		}
 		b.lines = append(b.lines, line)
 		size += len(line) + 1
 		if err != nil {
+			b.lines = append(b.lines, parts.rest()...)
 			return err
 		}
 	}
 	return nil
 }
 
-// sample returns the first lines that may be parsed.
-func (b *batch) sample() (lines []string) {
-	for _, line := range b.lines {
-		if line != "" && len(line) < maxLine && len(lines) < detectLines {
-			lines = append(lines, line)
+// detect returns the format of the first lines of which any format reads one. Without such a
+// line the error is about the first lines, and nil if there are none.
+func (b *batch) detect() (*Format, error) {
+	var first error
+	lines := slices.DeleteFunc(slices.Clone(b.lines), func(line string) bool { return line == "" || len(line) >= maxLine })
+	for sample := range slices.Chunk(lines, detectLines) {
+		format, err := detect(sample)
+		if err == nil {
+			return format, nil
 		}
+		first = cmp.Or(first, err)
 	}
-	return lines
+	return nil, first
 }
 
 // parse makes the records. The formats in others are tried for lines that the current
@@ -235,12 +251,16 @@ func (b *batch) parse(current *Format, others []*Format) {
 			b.bad(i, "the line is too long")
 			continue
 		}
-		err := current.parse(line, &v, &r)
+		if current == nil {
+			b.bad(i, "no known log format reads it")
+			continue
+		}
+		err := current.read(line, &v, &r)
 		for _, other := range others {
 			if err == nil {
 				break
 			}
-			if other.parse(line, &v, &r) == nil {
+			if other.read(line, &v, &r) == nil {
 				current, err = other, nil
 			}
 		}

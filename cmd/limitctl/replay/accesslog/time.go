@@ -16,6 +16,7 @@ const (
 // second after a dot or a comma.
 var (
 	slashTimes = []string{"02/Jan/2006:15:04:05 -0700", "02/Jan/2006:15:04:05"}
+	ginTimes   = []string{"2006/01/02 - 15:04:05"}
 	isoTimes   = []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04:05Z0700",
 		"2006-01-02 15:04:05", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05 Z07:00", "2006-01-02 15:04:05 -0700"}
 )
@@ -31,6 +32,8 @@ func parseTime(s string) (micros int64, ok bool) {
 		layouts = slashTimes
 	case s[4] == '-':
 		layouts = isoTimes
+	case s[4] == '/':
+		layouts = ginTimes
 	}
 	for _, layout := range layouts {
 		if t, err := time.Parse(layout, s); err == nil {

@@ -1,0 +1,127 @@
+package accesslog
+
+import "strings"
+
+// unwrapped returns a line without what a collector of logs has written before it:
+// Kubernetes (CRI), docker compose, syslog and journald. Any other line is returned as it
+// is.
+func unwrapped(line string) string {
+	if _, text, _, ok := criLine(line); ok {
+		return text
+	}
+	if text, ok := composeLine(line); ok {
+		return text
+	}
+	if text, ok := syslogLine(line); ok {
+		return text
+	}
+	return line
+}
+
+// criLine cuts a line of a container runtime of Kubernetes: the time, the stream, F or P, and
+// the text. P says that the text goes on in the next line of the stream.
+func criLine(line string) (stream, text string, goesOn, ok bool) {
+	date, rest, _ := strings.Cut(line, " ")
+	stream, rest, _ = strings.Cut(rest, " ")
+	tag, text, found := strings.Cut(rest, " ")
+	if !found || stream != "stdout" && stream != "stderr" || tag != "F" && tag != "P" || !startsWithDate(date) {
+		return "", "", false, false
+	}
+	return stream, text, tag == "P", true
+}
+
+// composeLine cuts a line that docker compose shows: a service, spaces, and the text.
+func composeLine(line string) (text string, ok bool) {
+	name, text, found := strings.Cut(line, " | ")
+	return text, found && isWord(strings.TrimRight(name, " "))
+}
+
+// syslogLine cuts a line of syslog or journald: a time as in RFC 3164 or RFC 3339, a host, a
+// tag such as nginx[123], a colon, and the text; or one of RFC 5424. A priority may stand
+// before it.
+func syslogLine(line string) (text string, ok bool) {
+	rest := line
+	if strings.HasPrefix(rest, "<") {
+		end := strings.IndexByte(rest, '>')
+		if end < 2 || end > 4 {
+			return "", false
+		}
+		rest = rest[end+1:]
+		if after, found := strings.CutPrefix(rest, "1 "); found {
+			return cutStructured(after)
+		}
+	}
+	switch {
+	case len(rest) > 16 && rest[3] == ' ' && rest[9] == ':' && rest[12] == ':' && rest[15] == ' ':
+		rest = rest[16:] // Oct 10 13:55:36
+	case startsWithDate(rest):
+		_, rest, _ = strings.Cut(rest, " ")
+	default:
+		return "", false
+	}
+	host, rest, _ := strings.Cut(rest, " ")
+	tag, text, found := strings.Cut(rest, ": ")
+	tag, process, numbered := strings.Cut(tag, "[")
+	return text, found && isWord(host) && isWord(tag) && (!numbered || strings.HasSuffix(process, "]") && isWord(process[:len(process)-1]))
+}
+
+// cutStructured cuts a line of RFC 5424 behind its version: time, host, program, process,
+// message, structured data, and the text.
+func cutStructured(rest string) (text string, ok bool) {
+	for range 5 {
+		if _, rest, ok = strings.Cut(rest, " "); !ok {
+			return "", false
+		}
+	}
+	if after, none := strings.CutPrefix(rest, "- "); none {
+		return after, true
+	}
+	end := strings.Index(rest, "] ")
+	if end < 0 || rest[0] != '[' {
+		return "", false
+	}
+	return rest[end+2:], true
+}
+
+// startsWithDate reports whether s begins as a time of RFC 3339 does.
+func startsWithDate(s string) bool { return len(s) > 19 && s[4] == '-' && s[7] == '-' && s[10] == 'T' }
+
+// isWord reports whether s can be the name of a host, of a service or of a program.
+func isWord(s string) bool {
+	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/-") == ""
+}
+
+// A joiner joins the lines that a container runtime has split.
+type joiner struct {
+	begun map[string]string // by stream
+}
+
+// join returns the line to read: "" if line goes on, or else the whole of it.
+func (j *joiner) join(line string) string {
+	stream, text, goesOn, ok := criLine(line)
+	if !ok {
+		return line
+	}
+	before := j.begun[stream]
+	switch {
+	case goesOn:
+		if j.begun == nil {
+			j.begun = make(map[string]string)
+		}
+		j.begun[stream] = before + text[:min(len(text), maxLine-len(before))]
+		return ""
+	case before == "":
+		return line
+	}
+	delete(j.begun, stream)
+	return before + text[:min(len(text), maxLine-len(before))]
+}
+
+// rest returns the lines that have no end.
+func (j *joiner) rest() (lines []string) {
+	for _, text := range j.begun {
+		lines = append(lines, text)
+	}
+	j.begun = nil
+	return lines
+}

@@ -1,0 +1,108 @@
+package accesslog
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// wraps are what collectors write before a line.
+var wraps = map[string]string{
+	"CRI":                    "2024-03-01T10:00:00.123456789Z stdout F ",
+	"CRI, standard error":    "2024-03-01T10:00:00.1+02:00 stderr F ",
+	"docker compose":         "web-1  | ",
+	"journald":               "Oct 10 13:55:36 host.example nginx[123]: ",
+	"syslog":                 "Oct  1 03:05:06 host nginx: ",
+	"syslog with a priority": "<190>Oct 10 13:55:36 host nginx: ",
+	"rsyslog":                "2024-03-01T10:00:00.123456+00:00 host caddy[7]: ",
+	"RFC 5424":               "<34>1 2003-10-11T22:14:15.003Z host nginx 10 ID47 - ",
+	"RFC 5424 with data":     `<165>1 2003-10-11T22:14:15.003Z host nginx - - [a@1 k="v"] `,
+}
+
+// TestWrapped reads each example behind what collectors write, between other lines of
+// the same program.
+func TestWrapped(t *testing.T) {
+	for name, before := range wraps {
+		for _, e := range examples {
+			noise := before + "a line of the program itself\n"
+			text := strings.Repeat(noise, 120) + strings.Repeat(before+e.line+"\n", 3) + noise + before + e.line + "\n"
+			s := NewStream(strings.NewReader(text), nil)
+			read := 0
+			for r := s.Next(); r != nil; r = s.Next() {
+				assert.Equal(t, e.want, plainOf(r), "%s: %s", name, e.name)
+				read++
+			}
+			require.NoError(t, s.Err())
+			assert.Equal(t, 4, read, "%s: %s", name, e.name)
+			assert.EqualValues(t, 121, s.Stats().BadLines)
+		}
+	}
+}
+
+// TestUnwrapped holds that a line without such a beginning stays as it is.
+func TestUnwrapped(t *testing.T) {
+	for _, e := range examples {
+		if e.name != "haproxy" { // whose line has that of syslog
+			assert.Equal(t, e.line, unwrapped(e.line))
+		}
+	}
+	for _, line := range []string{"", " ", "|", " | ", "a|b", "a b | c", "a \" | c", "2024-03-01T10:00:00Z stdout X a", "2024-03-01T10:00:00Z stdout", "2024-03-01T10:00:00Z stdin F a",
+		"Oct 10 13:55:36 host", "Oct 10 13:55:36 host a b: c", "Oct 10 13:55:36 host nginx[1: c", "<1", "<>x", "<34>1 a b", "<34>1 a b c d e [x", "<34>1 a b c d e x] y", "<34567>Oct 10 13:55:36 host nginx: x"} {
+		assert.Equal(t, line, unwrapped(line))
+	}
+}
+
+// TestSplitLines joins the lines that a container runtime has split, of two streams at once
+// and across batches.
+func TestSplitLines(t *testing.T) {
+	var text strings.Builder
+	var want []string
+	for i := range 3_000 {
+		path := fmt.Sprintf("/%d", i)
+		line := lineAt(i, path)
+		want = append(want, path)
+		fmt.Fprintf(&text, "2024-03-01T10:00:00Z stdout P %s\n", line[:10])
+		fmt.Fprintf(&text, "2024-03-01T10:00:00Z stderr P an error of %s\n", strings.Repeat("x", 100))
+		fmt.Fprintf(&text, "2024-03-01T10:00:00Z stdout P %s\n", line[10:40])
+		fmt.Fprintf(&text, "2024-03-01T10:00:00Z stdout F %s\n", line[40:])
+		fmt.Fprintf(&text, "2024-03-01T10:00:00Z stderr F the program\n")
+	}
+	text.WriteString("2024-03-01T10:00:00Z stdout P " + lineAt(0, "/last"))
+	s := NewStream(strings.NewReader(text.String()), nil)
+	require.Equal(t, append(want, "/last"), pathsOf(s.Next))
+	require.NoError(t, s.Err())
+	assert.EqualValues(t, 6_001, s.Stats().Lines)
+	assert.EqualValues(t, 3_000, s.Stats().BadLines)
+
+	// A line without an end takes no more memory than the longest one.
+	endless := strings.Repeat("2024-03-01T10:00:00Z stdout P "+strings.Repeat("x", 1000)+"\n", 5_000)
+	s = NewStream(strings.NewReader(lineAt(0, "/a")+"\n"+endless), nil)
+	assert.Equal(t, []string{"/a"}, pathsOf(s.Next))
+	assert.EqualValues(t, 2, s.Stats().Lines)
+	assert.Equal(t, "the line is too long", s.Stats().Samples[0].Problem)
+}
+
+// TestFormatIsFoundLate reads a log that begins with more than a batch of other lines, and
+// other JSON lines that have only a time.
+func TestFormatIsFoundLate(t *testing.T) {
+	other := `{"level":"info","ts":1646861401.1,"logger":"http.log","msg":"server running"}` + "\n"
+	text, want := lines(100)
+	s := NewStream(strings.NewReader(strings.Repeat(other, 5_000)+text+other+text), nil)
+	assert.Equal(t, append(want, want...), pathsOf(s.Next))
+	require.NoError(t, s.Err())
+	assert.Equal(t, map[string]int64{"combined": 200}, s.Stats().Formats)
+	assert.EqualValues(t, 5_001, s.Stats().BadLines)
+	assert.Contains(t, []string{"no known log format reads it"}, s.Stats().Samples[0].Problem)
+
+	s = NewStream(strings.NewReader(strings.Repeat(other, 5_000)), nil)
+	assert.Nil(t, s.Next())
+	assert.ErrorContains(t, s.Err(), "no known log format reads this log: tried common, ")
+	assert.ErrorContains(t, s.Err(), "server running")
+
+	s = NewStream(strings.NewReader(strings.Repeat("x\n", 3*maxUnknown)+text), nil)
+	assert.Nil(t, s.Next())
+	assert.ErrorContains(t, s.Err(), "no known log format reads this log")
+}
