@@ -66,7 +66,7 @@ type Options struct {
 
 	// Tests lower these bounds: see Memory.
 	maxClients int // addresses, and users; each takes about 400 bytes
-	maxSeries  int // pairs of a route and a client; each takes about 450 bytes
+	maxSeries  int // pairs of a route, or of all, and a client; each takes about 450 bytes
 }
 
 func (o *Options) withDefaults() Options {

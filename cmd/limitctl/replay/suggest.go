@@ -15,9 +15,10 @@ import (
 
 // A Suggestion is what limits on a route, for one kind of key, would have cost.
 type Suggestion struct {
-	Route    string  `json:"route"`
-	Key      string  `json:"key"` // "ip" or "user"
+	Route    string  `json:"route"` // "" for all routes together
+	Key      string  `json:"key"`   // "ip" or "user"
 	Requests int64   `json:"requests"`
+	Busiest  int64   `json:"busiest"` // requests of the client that sent most
 	Clients  int64   `json:"clients"` // with at least one request; estimated if Sampled is below 1
 	Sampled  float64 `json:"sampled"` // the part of the clients that the suggestion is made from: see Memory
 
@@ -66,11 +67,13 @@ type suggester struct {
 	groups map[groupID]*group
 }
 
-// A groupID is a route and a kind of key.
+// A groupID is a route, or allRoutes, and a kind of key.
 type groupID struct {
 	route int
 	user  bool
 }
+
+const allRoutes = -1
 
 // A group is the requests on a route. It identifies clients by their hashes.
 type group struct {
@@ -80,7 +83,10 @@ type group struct {
 }
 
 // A series is the requests of one client on one route.
-type series [len(observed)]window
+type series struct {
+	requests int64
+	windows  [len(observed)]window
+}
 
 type window struct {
 	newest  int64 // the number of the last cell with a request
@@ -96,9 +102,11 @@ func newSuggester(most int) *suggester {
 
 // count counts a request for its client, and for its user.
 func (s *suggester) count(e *event) {
-	s.add(e.time, e.client.hash, groupID{e.route, false})
-	if e.user != noUser {
-		s.add(e.time, e.user.hash, groupID{e.route, true})
+	for _, route := range [...]int{e.route, allRoutes} {
+		s.add(e.time, e.client.hash, groupID{route, false})
+		if e.user != noUser {
+			s.add(e.time, e.user.hash, groupID{route, true})
+		}
 	}
 }
 
@@ -121,8 +129,9 @@ func (s *suggester) add(t int64, hash uint64, of groupID) {
 		g.series[hash] = sent
 		s.size++
 	}
-	for i := range sent {
-		sent[i].add(t/(observed[i]/cells), &g.fixed[i], s.weight)
+	sent.requests++
+	for i := range sent.windows {
+		sent.windows[i].add(t/(observed[i]/cells), &g.fixed[i], s.weight)
 	}
 }
 
@@ -169,20 +178,32 @@ func (w *window) close(fixed *histogram.Histogram, weight float64) {
 	}
 }
 
-// list makes the suggestions: the routes with the most requests first. Times in whole
-// seconds say nothing about windows of one second.
+// list makes the suggestions: for all routes together, unless there is only one, and then for
+// each, first those to which one client has sent the most requests. An attacked login so comes
+// before a page that everybody reads. Times in whole seconds say nothing about windows of one
+// second.
 func (s *suggester) list(routes []string, shares []float64, finer bool) []Suggestion {
 	list := []Suggestion{}
+	seen := make(map[int]bool)
+	for id := range s.groups {
+		seen[id.route] = true
+	}
 	for id, g := range s.groups {
-		if len(g.series) == 0 { // all clients were left out
+		if len(g.series) == 0 || id.route == allRoutes && len(seen) == 2 { // all clients were left out, or there is one route
 			continue
 		}
 		key, name := limit.ByIP, "ip"
 		if id.user {
 			key, name = limit.ByUser, "user"
 		}
-		suggestion := Suggestion{Route: routes[id.route], Key: name, Requests: g.requests,
+		suggestion := Suggestion{Key: name, Requests: g.requests,
 			Clients: int64(float64(len(g.series)) * s.weight), Sampled: 1 / s.weight}
+		if id.route != allRoutes {
+			suggestion.Route = routes[id.route]
+		}
+		for _, sent := range g.series {
+			suggestion.Busiest = max(suggestion.Busiest, sent.requests)
+		}
 		for i, length := range observed {
 			if length > second || finer {
 				suggestion.Windows = append(suggestion.Windows, s.window(g, i, key, shares))
@@ -190,9 +211,13 @@ func (s *suggester) list(routes []string, shares []float64, finer bool) []Sugges
 		}
 		list = append(list, suggestion)
 	}
+	busiest := map[string]int64{}
+	for i := range list {
+		busiest[list[i].Route] = max(busiest[list[i].Route], list[i].Busiest)
+	}
+	busiest[""] = math.MaxInt64
 	slices.SortFunc(list, func(a, b Suggestion) int {
-		return cmp.Or(cmp.Compare(b.Requests, a.Requests), strings.Compare(a.Route, b.Route),
-			strings.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(busiest[b.Route], busiest[a.Route]), strings.Compare(a.Route, b.Route), strings.Compare(a.Key, b.Key))
 	})
 	return list
 }
@@ -201,8 +226,8 @@ func (s *suggester) list(routes []string, shares []float64, finer bool) []Sugges
 func (s *suggester) window(g *group, i int, key limit.KeyResolver, shares []float64) WindowSuggestion {
 	var peaks []int64
 	for _, sent := range g.series {
-		sent[i].close(&g.fixed[i], s.weight)
-		peaks = append(peaks, int64(sent[i].peak))
+		sent.windows[i].close(&g.fixed[i], s.weight)
+		peaks = append(peaks, int64(sent.windows[i].peak))
 	}
 	slices.Sort(peaks)
 	n := len(peaks)

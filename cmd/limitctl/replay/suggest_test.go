@@ -29,7 +29,7 @@ func TestSuggest(t *testing.T) {
 	result := replayed(t, hits, &Options{Shares: []float64{0.1, 0}})
 	require.Len(t, result.Suggestions, 2)
 	byIP, byUser := result.Suggestions[0], result.Suggestions[1]
-	assert.Equal(t, Suggestion{Route: "GET /a", Key: "ip", Requests: 38, Clients: 10, Sampled: 1, Windows: byIP.Windows}, byIP)
+	assert.Equal(t, Suggestion{Route: "GET /a", Key: "ip", Requests: 38, Busiest: 20, Clients: 10, Sampled: 1, Windows: byIP.Windows}, byIP)
 	require.Len(t, byIP.Windows, 4)
 	for i, window := range []string{"1s", "10s", "1m", "1h"} {
 		w := byIP.Windows[i]
@@ -62,7 +62,11 @@ func TestChoices(t *testing.T) {
 				for _, algorithm := range []string{" sliding-cells", ""} {
 					rules, err := limit.Parse(c.Rule + algorithm)
 					require.NoError(t, err)
-					got := replayed(t, hits, &Options{NoSuggestions: true, Policies: []Policy{{Routes: []string{s.Route}, Rules: rules}}})
+					var routes []string // all
+					if s.Route != "" {
+						routes = []string{s.Route}
+					}
+					got := replayed(t, hits, &Options{NoSuggestions: true, Policies: []Policy{{Routes: routes, Rules: rules}}})
 					if algorithm == "" {
 						assert.LessOrEqual(t, got.RefusedClients, c.RefusedClients, c.Rule)
 					} else {
@@ -75,6 +79,22 @@ func TestChoices(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestAttackedRouteComesFirst has one client try logins, and many read pages.
+func TestAttackedRouteComesFirst(t *testing.T) {
+	var hits []hit
+	for i := range 600 {
+		hits = append(hits, hit{at: float64(i) / 10, ip: fmt.Sprint("10.0.0.", i%200), request: fmt.Sprint("GET /page", i%6)})
+		if i%30 == 0 {
+			hits = append(hits, hit{at: float64(i) / 10, ip: "203.0.113.9", request: "POST /login"})
+		}
+	}
+	list := replayed(t, hits, nil).Suggestions
+	require.Len(t, list, 8)
+	assert.Equal(t, []any{"", int64(620), int64(20)}, []any{list[0].Route, list[0].Requests, list[0].Busiest})
+	assert.Equal(t, []any{"POST /login", int64(20), int64(20)}, []any{list[1].Route, list[1].Requests, list[1].Busiest})
+	assert.Equal(t, "GET /page0", list[2].Route)
 }
 
 // TestWholeSeconds checks that a log in whole seconds gets no suggestion for one second,
