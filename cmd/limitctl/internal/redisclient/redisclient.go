@@ -2,13 +2,17 @@
 package redisclient
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -75,15 +79,48 @@ func Open(text string, cluster bool) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, err
 		}
-		options.DialTimeout, options.ContextTimeoutEnabled = dialTimeout, true
+		options.DialTimeout, options.ContextTimeoutEnabled, options.Dialer = dialTimeout, true, dialer(options.TLSConfig)
 		return redis.NewClient(options), nil
 	}
 	options, err := redis.ParseClusterURL(text)
 	if err != nil {
 		return nil, badURL(text, err)
 	}
-	options.DialTimeout, options.ContextTimeoutEnabled = dialTimeout, true
+	options.DialTimeout, options.ContextTimeoutEnabled, options.Dialer = dialTimeout, true, dialer(options.TLSConfig)
 	return redis.NewClusterClient(options), nil
+}
+
+var errNoTLS = errors.New("no TLS handshake")
+
+// dialer returns nil without TLS. A server without TLS waits for the rest of what it takes for a
+// command: a handshake that takes long is an error of its own.
+func dialer(config *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	if config == nil {
+		return nil
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		defer cancel()
+		plain, err := new(net.Dialer).DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		config := config.Clone()
+		if config.ServerName == "" {
+			config.ServerName, _, _ = net.SplitHostPort(addr)
+		}
+		conn := tls.Client(plain, config)
+		within, cancel := context.WithTimeout(ctx, handshakeTimeout)
+		defer cancel()
+		if err := conn.HandshakeContext(within); err != nil {
+			plain.Close()
+			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) {
+				err = errNoTLS
+			}
+			return nil, err
+		}
+		return conn, nil
+	}
 }
 
 // unreachable returns the error of a server that was not connected to.
@@ -99,7 +136,10 @@ func unreachable(dial *net.OpError) error {
 	return fmt.Errorf("%s cannot be reached: %w", server, cause)
 }
 
-const dialTimeout = 3 * time.Second
+const (
+	dialTimeout      = 3 * time.Second
+	handshakeTimeout = time.Second
+)
 
 // Explain adds to an error of Redis what to write instead, if the error follows from the
 // flags.
@@ -108,8 +148,20 @@ func Explain(err error) error {
 	var slow net.Error
 	var diagnosis *core.Diagnosis
 	var reply redis.Error
+	var certificate *tls.CertificateVerificationError
+	var handshake tls.RecordHeaderError
 	switch {
 	case err == nil:
+	case strings.Contains(err.Error(), "WRONGPASS "):
+		return errors.New("Redis refuses the user or the password: write --redis redis://user:password@host:6379, or set " + URLVariable)
+	case strings.Contains(err.Error(), "NOAUTH "):
+		return errors.New("Redis wants a password: write --redis redis://user:password@host:6379, or set " + URLVariable)
+	case errors.As(err, &certificate):
+		return fmt.Errorf("the certificate of Redis is not trusted: %w: let SSL_CERT_FILE name a file with the certificate of its authority", certificate.Err)
+	case errors.As(err, &handshake), errors.Is(err, errNoTLS):
+		return errors.New("Redis does not answer in TLS: write redis:// in place of rediss://")
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		return errors.New("Redis has closed the connection: if it wants TLS, write rediss:// in place of redis://")
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return unreachable(dial)
 	case errors.As(err, &slow) && slow.Timeout():

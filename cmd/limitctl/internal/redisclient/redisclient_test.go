@@ -1,10 +1,19 @@
 package redisclient
 
 import (
+	"crypto/x509"
+	"encoding/pem"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/redistest"
 )
 
 func TestParse(t *testing.T) {
@@ -35,4 +44,64 @@ func TestErrors(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestExplain checks what a command says of a Redis that it cannot talk to.
+func TestExplain(t *testing.T) {
+	server := redistest.Launch(t)
+	require.NoError(t, server.Client().ConfigSet(t.Context(), "requirepass", "right").Err())
+	secure := withTLS(t, redistest.Launch(t))
+	for url, want := range map[string]string{
+		"redis://" + server.Addr:                   "Redis wants a password: write --redis redis://user:password@host:6379, or set LIMITCTL_REDIS",
+		"redis://:wrong@" + server.Addr:            "Redis refuses the user or the password: write --redis redis://user:password@host:6379, or set LIMITCTL_REDIS",
+		"rediss://:right@" + server.Addr:           "Redis does not answer in TLS: write redis:// in place of rediss://",
+		"redis://" + secure:                        "Redis has closed the connection: if it wants TLS, write rediss:// in place of redis://",
+		"rediss://" + secure:                       "the certificate of Redis is not trusted: x509: certificate signed by unknown authority: let SSL_CERT_FILE name a file with the certificate of its authority",
+		"rediss://" + secure + "?skip_verify=true": "",
+		"redis://:right@" + server.Addr:            "",
+		"redis://127.0.0.1:1":                      "Redis 127.0.0.1:1 cannot be reached: connection refused",
+	} {
+		client, err := Open(url, false)
+		require.NoError(t, err)
+		err = Explain(client.Ping(t.Context()).Err())
+		if want == "" {
+			assert.NoError(t, err, url)
+		} else {
+			assert.EqualError(t, err, want, url)
+		}
+		client.Close()
+	}
+}
+
+// withTLS has a server speak TLS too, and returns the address for that.
+func withTLS(t *testing.T, server *redistest.Server) string {
+	t.Helper()
+	own := httptest.NewTLSServer(nil)
+	defer own.Close()
+	certificate := own.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
+	require.NoError(t, err)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := listener.Addr().(*net.TCPAddr)
+	require.NoError(t, listener.Close())
+	dir, client := t.TempDir(), server.Client()
+	set := []string{"tls-auth-clients", "no"}
+	for name, block := range map[string]*pem.Block{
+		"tls-cert-file": {Type: "CERTIFICATE", Bytes: certificate.Certificate[0]},
+		"tls-key-file":  {Type: "PRIVATE KEY", Bytes: key},
+	} {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
+		set = append(set, name, path)
+	}
+	set = append(set, "tls-ca-cert-file", filepath.Join(dir, "tls-cert-file"), "tls-port", strconv.Itoa(addr.Port))
+	args := []any{"config", "set"}
+	for _, word := range set {
+		args = append(args, word)
+	}
+	if err := client.Do(t.Context(), args...).Err(); err != nil {
+		t.Skipf("redis-server has no TLS: %v", err)
+	}
+	return addr.String()
 }
