@@ -244,9 +244,9 @@ var (
 	// request has lost a lease: see [Decision.Lost].
 	ErrLeaseLost = engine.ErrLeaseLost
 
-	// ErrSettled is returned by [Decision.Settle] and SettleCosts when there is nothing to settle: the
-	// decision is a refusal, its [Request] does not say Settle, or it has been settled.
-	// Nothing was changed.
+	// ErrSettled is returned by [Decision.Settle] and SettleCosts when there is nothing to
+	// settle: the decision is a refusal, its [Request] does not say Settle, or it has been
+	// settled. Nothing was changed.
 	ErrSettled = engine.ErrSettled
 )
 

@@ -153,15 +153,15 @@ func Explain(err error) error {
 	switch {
 	case err == nil:
 	case strings.Contains(err.Error(), "WRONGPASS "):
-		return errors.New("Redis refuses the user or the password: write --redis redis://user:password@host:6379, or set " + URLVariable)
+		return errors.New("the user or the password is wrong: write --redis redis://user:password@host:6379, or set " + URLVariable)
 	case strings.Contains(err.Error(), "NOAUTH "):
-		return errors.New("Redis wants a password: write --redis redis://user:password@host:6379, or set " + URLVariable)
+		return errors.New("a password is missing: write --redis redis://user:password@host:6379, or set " + URLVariable)
 	case errors.As(err, &certificate):
 		return fmt.Errorf("the certificate of Redis is not trusted: %w: let SSL_CERT_FILE name a file with the certificate of its authority", certificate.Err)
 	case errors.As(err, &handshake), errors.Is(err, errNoTLS):
-		return errors.New("Redis does not answer in TLS: write redis:// in place of rediss://")
+		return errors.New("the server does not answer in TLS: write redis:// in place of rediss://")
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return errors.New("Redis has closed the connection: if it wants TLS, write rediss:// in place of redis://")
+		return errors.New("the server has closed the connection: if it wants TLS, write rediss:// in place of redis://")
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return unreachable(dial)
 	case errors.As(err, &slow) && slow.Timeout():

@@ -52,10 +52,10 @@ func TestExplain(t *testing.T) {
 	require.NoError(t, server.Client().ConfigSet(t.Context(), "requirepass", "right").Err())
 	secure := withTLS(t, redistest.Launch(t))
 	for url, want := range map[string]string{
-		"redis://" + server.Addr:                   "Redis wants a password: write --redis redis://user:password@host:6379, or set LIMITCTL_REDIS",
-		"redis://:wrong@" + server.Addr:            "Redis refuses the user or the password: write --redis redis://user:password@host:6379, or set LIMITCTL_REDIS",
-		"rediss://:right@" + server.Addr:           "Redis does not answer in TLS: write redis:// in place of rediss://",
-		"redis://" + secure:                        "Redis has closed the connection: if it wants TLS, write rediss:// in place of redis://",
+		"redis://" + server.Addr:                   "a password is missing: write --redis redis://user:password@host:6379, or set LIMITCTL_REDIS",
+		"redis://:wrong@" + server.Addr:            "the user or the password is wrong: write --redis redis://user:password@host:6379, or set LIMITCTL_REDIS",
+		"rediss://:right@" + server.Addr:           "the server does not answer in TLS: write redis:// in place of rediss://",
+		"redis://" + secure:                        "the server has closed the connection: if it wants TLS, write rediss:// in place of redis://",
 		"rediss://" + secure:                       "the certificate of Redis is not trusted: x509: certificate signed by unknown authority: let SSL_CERT_FILE name a file with the certificate of its authority",
 		"rediss://" + secure + "?skip_verify=true": "",
 		"redis://:right@" + server.Addr:            "",

@@ -43,7 +43,8 @@ var programs = map[string]func(out io.Writer) http.Handler{
 		fmt.Fprintln(out, "⇨ http server started on [::]:8080")
 		server := echo.New()
 		server.Logger.SetOutput(out)
-		server.Use(middleware.LoggerWithConfig(middleware.LoggerConfig{Output: out})) //nolint:staticcheck // as most programs have it
+		//lint:ignore SA1019 as most programs have it
+		server.Use(middleware.LoggerWithConfig(middleware.LoggerConfig{Output: out}))
 		server.GET("/items/:id", func(c echo.Context) error {
 			if c.QueryParam("fail") != "" {
 				c.Logger().Error("the database is away")
