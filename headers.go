@@ -101,21 +101,10 @@ func (d *Decision) appendNamed(f *response.Fields, style Headers) {
 		}
 		r := d.rule(i)
 		if style&OpenAI != 0 {
-			f.Text = strconv.AppendInt(f.Text, r.Capacity, 10)
-			f.End(http.CanonicalHeaderKey("X-Ratelimit-Limit-"+r.Name), nil)
-			f.Text = strconv.AppendInt(f.Text, r.Remaining, 10)
-			f.End(http.CanonicalHeaderKey("X-Ratelimit-Remaining-"+r.Name), nil)
-			f.Text = append(f.Text, (time.Duration(fields.In(r.ResetAfter, time.Millisecond)) * time.Millisecond).String()...)
-			f.End(http.CanonicalHeaderKey("X-Ratelimit-Reset-"+r.Name), nil)
+			f.Quota("X-Ratelimit-", "-"+r.Name, r.Capacity, r.Remaining, fields.Span(r.ResetAfter))
 		}
 		if style&Anthropic != 0 {
-			name := "Anthropic-Ratelimit-" + r.Name
-			f.Text = strconv.AppendInt(f.Text, r.Capacity, 10)
-			f.End(http.CanonicalHeaderKey(name+"-Limit"), nil)
-			f.Text = strconv.AppendInt(f.Text, r.Remaining, 10)
-			f.End(http.CanonicalHeaderKey(name+"-Remaining"), nil)
-			f.Text = time.Unix(fields.Seconds(core.Duration(d.of.At)+r.ResetAfter), 0).UTC().AppendFormat(f.Text, time.RFC3339)
-			f.End(http.CanonicalHeaderKey(name+"-Reset"), nil)
+			f.Quota("Anthropic-Ratelimit-"+r.Name+"-", "", r.Capacity, r.Remaining, fields.Time(d.At.Add(r.ResetAfter)))
 		}
 	}
 }

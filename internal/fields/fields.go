@@ -68,3 +68,16 @@ func In(d, unit time.Duration) int64 {
 	}
 	return int64(whole)
 }
+
+// Span returns d as 6m0s, rounded up to milliseconds.
+func Span(d time.Duration) string {
+	return (time.Duration(In(d, time.Millisecond)) * time.Millisecond).String()
+}
+
+// Time returns t as in RFC 3339, rounded up to seconds.
+func Time(t time.Time) string {
+	if whole := t.Truncate(time.Second); whole.Before(t) {
+		t = whole.Add(time.Second)
+	}
+	return t.UTC().Format(time.RFC3339)
+}

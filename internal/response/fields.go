@@ -2,6 +2,7 @@ package response
 
 import (
 	"net/http"
+	"strconv"
 	"unsafe"
 )
 
@@ -30,6 +31,17 @@ func (f *Fields) End(name string, before []string) (value string) {
 	f.Values = append(f.Values, value)
 	f.Header[name] = Add(before, f.Values[len(f.Values)-1:len(f.Values):len(f.Values)])
 	return value
+}
+
+// Quota sets three fields of a quota: Limit, Remaining and Reset, between two parts of their
+// names.
+func (f *Fields) Quota(before, behind string, limit, left int64, reset string) {
+	f.Text = strconv.AppendInt(f.Text, limit, 10)
+	f.End(http.CanonicalHeaderKey(before+"Limit"+behind), nil)
+	f.Text = strconv.AppendInt(f.Text, left, 10)
+	f.End(http.CanonicalHeaderKey(before+"Remaining"+behind), nil)
+	f.Text = append(f.Text, reset...)
+	f.End(http.CanonicalHeaderKey(before+"Reset"+behind), nil)
 }
 
 // Add returns the values of a field with more. Most have none before.
