@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"slices"
 
@@ -25,6 +26,8 @@ type simulation struct {
 	format                 string
 	json, suggest          bool
 	top                    int
+	proxies                []string
+	trusted                []netip.Prefix // of proxies; set by check
 	share                  float64
 	ipv6Prefix, maxKeys    int
 }
@@ -75,6 +78,7 @@ policy file could not be read or the command was interrupted, and 3 for wrong ar
 	f.BoolVar(&s.suggest, "suggest", false, "suggest limits (the default without a policy)")
 	f.Float64Var(&s.share, "share", 1, "the percentage of clients that suggested limits may refuse")
 	f.IntVar(&s.top, "top", 10, "how many entries lists have")
+	f.StringSliceVar(&s.proxies, "proxies", nil, "`networks` of your proxies, such as 10.0.0.0/8, in logs with X-Forwarded-For")
 	f.IntVar(&s.ipv6Prefix, "ipv6-prefix", 64, "the `bits` of an IPv6 address that make a client, as in limit.Proxies")
 	f.IntVar(&s.maxKeys, "max-keys", 1<<20, "the largest `number` of keys with a quota of their own; a key takes about 220 bytes")
 	return cmd
@@ -97,6 +101,16 @@ func (s *simulation) check(logs []string) error {
 		return fmt.Errorf("--max-keys %d: write 1 or more", s.maxKeys)
 	case !(s.share >= 0 && s.share < 100): // or NaN
 		return fmt.Errorf("--share %g: write a percentage from 0 to less than 100", s.share)
+	}
+	for _, text := range s.proxies {
+		network, err := netip.ParsePrefix(text)
+		if addr, problem := netip.ParseAddr(text); problem == nil {
+			network, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+		}
+		if err != nil {
+			return fmt.Errorf("--proxies %q: write a network or an address, such as 10.0.0.0/8", text)
+		}
+		s.trusted = append(s.trusted, network)
 	}
 	return nil
 }
@@ -151,7 +165,7 @@ func (s *simulation) verdict(result *replay.Result, stopped error) error {
 
 // options returns the options of a replay, and notes about its policies.
 func (s *simulation) options() (o *replay.Options, notes []string, err error) {
-	o = &replay.Options{Top: s.top, IPv6Prefix: s.ipv6Prefix, MaxKeys: s.maxKeys, NoSuggestions: !s.suggest, Shares: []float64{s.share / 100}}
+	o = &replay.Options{Top: s.top, IPv6Prefix: s.ipv6Prefix, Trusted: s.trusted, MaxKeys: s.maxKeys, NoSuggestions: !s.suggest, Shares: []float64{s.share / 100}}
 	for _, share := range []float64{0.1, 0.01, 0.001, 0} {
 		if share != o.Shares[0] {
 			o.Shares = append(o.Shares, share)

@@ -142,6 +142,31 @@ func TestSimulateIPv6Prefix(t *testing.T) {
 	}
 }
 
+// TestSimulateProxies counts the client that the last trusted proxy has seen, whatever the
+// client itself writes into X-Forwarded-For, and a client that no proxy has seen as itself.
+func TestSimulateProxies(t *testing.T) {
+	line := func(peer, forwarded string) string {
+		return peer + ` - - [01/Nov/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "x" "` + forwarded + `"` + "\n"
+	}
+	text := line("10.0.0.5", "203.0.113.9") + line("10.0.0.5", "1.2.3.4, 203.0.113.9") + line("10.0.0.6", "203.0.113.9, 192.0.2.1") +
+		line("198.51.100.7", "203.0.113.9") + line("10.0.0.5", "-") + line("10.0.0.5", "nonsense")
+	json := `{"time":"2026-11-01T10:00:00Z","remote_addr":"10.0.0.5","x_forwarded_for":"1.2.3.4, 203.0.113.9, 192.0.2.1","method":"GET","uri":"/"}` + "\n"
+	for _, c := range []struct {
+		log, args string
+		clients   int
+	}{
+		{text, "", 3},                     // the peers
+		{text, "--proxies 10.0.0.0/8", 4}, // 203.0.113.9, 192.0.2.1, 198.51.100.7 and the proxy
+		{text, "--proxies 10.0.0.0/8,192.0.2.1", 3},
+		{json + json, "--proxies 10.0.0.5 --proxies 192.0.2.0/24", 1},
+	} {
+		out, _ := exits(t, 0, slices.Concat([]string{"simulate", "--json", logFile(t, c.log)}, strings.Fields(c.args))...)
+		assert.Contains(t, out, fmt.Sprintf(`"clients": %d,`, c.clients), c.args)
+	}
+	out, _ := exits(t, 0, "simulate", "--rules", "1/1h per ip", "--proxies", "10.0.0.0/8,192.0.2.0/24", logFile(t, json+json))
+	assert.Contains(t, out, "203.0.113.9")
+}
+
 // logFile writes a log.
 func logFile(t *testing.T, text string) string {
 	t.Helper()
@@ -160,6 +185,7 @@ func TestSimulateUsage(t *testing.T) {
 		{"--share NaN LOG", "--share NaN"},
 		{"--ipv6-prefix 8 LOG", "--ipv6-prefix 8: write 32 to 128"},
 		{"--max-keys 0 LOG", "--max-keys 0: write 1"},
+		{"--proxies 10.0.0.0/40 LOG", `--proxies "10.0.0.0/40": write a network`},
 		{"--format nginx LOG", `"nginx" is unknown: write common, combined, `},
 		{"--rules 5/1x LOG", "--rules: "},
 		{"--nothing LOG", "unknown flag"},

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"cmp"
+	"net/netip"
 	"time"
 
 	"github.com/routelimit/limit"
@@ -39,6 +40,9 @@ type Options struct {
 
 	// IPv6Prefix is that of [limit.Proxies]; 0 means 64.
 	IPv6Prefix int
+
+	// Trusted is that of [limit.Proxies], for logs with X-Forwarded-For.
+	Trusted []netip.Prefix
 
 	// Reorder is how many lines late a line may be to be sorted by its time; 0 means
 	// 100,000, and -1 none. A line later than that is decided at the time of the latest line

@@ -11,6 +11,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
+	"github.com/routelimit/limit/internal/clientip"
 	"github.com/routelimit/limit/internal/histogram"
 )
 
@@ -115,7 +116,7 @@ func (r *run) read(ctx context.Context, log Source) error {
 			continue
 		}
 		e.route = e.place.route
-		e.client = r.registry.clients.get(record.Client)
+		e.client = r.registry.clients.get(r.address(record))
 		e.agent = r.registry.agents.get(record.UserAgent[:min(maxText, len(record.UserAgent))])
 		if e.user = noUser; record.User != "" {
 			e.user = r.registry.users.get(record.User)
@@ -196,6 +197,18 @@ func (r *run) count(e *event, old, added *outcome) {
 	if r.suggest != nil {
 		r.suggest.count(e)
 	}
+}
+
+// address returns the address of the client of a record, in which the proxy may be the peer.
+func (r *run) address(record *accesslog.Record) string {
+	if len(r.options.Trusted) == 0 || record.Forwarded == "" {
+		return record.Client
+	}
+	proxies := clientip.Config{Trusted: r.options.Trusted}
+	if addr := proxies.Addr(record.Client, http.Header{"X-Forwarded-For": {record.Forwarded}}); addr.IsValid() {
+		return addr.String()
+	}
+	return record.Client
 }
 
 // one counts what is true.

@@ -61,7 +61,8 @@ var formats = []*Format{
 	// Of Apache on Debian: the server's name and port come first.
 	named("vhost_combined", "$host "+combined),
 	named("traefik", combined+` $number "$router" "$server" ${duration}ms`),
-	// With more fields, such as format "main" of the configuration that comes with nginx.
+	// Format "main" of the configuration that comes with nginx.
+	named("combined_forwarded", combined+` "$http_x_forwarded_for"`),
 	named("combined_more", combined+` $more`),
 	named("envoy", `[$time_iso8601] "$request" $status $flags $received $bytes_sent $duration $upstream_time `+
 		`"$http_x_forwarded_for" "$http_user_agent" "$id" "$http_host" "$upstream"`),
@@ -105,7 +106,7 @@ func formatNames() string {
 
 // ParseFormat returns the format that a text names:
 //
-//   - common, combined, vhost_combined, combined_more, traefik, envoy, haproxy, alb,
+//   - common, combined, vhost_combined, combined_forwarded, combined_more, traefik, envoy, haproxy, alb,
 //     proxy_manager, proxy_manager_standard, gin, json or logfmt;
 //   - an nginx log_format, alone or as it stands in nginx.conf. Variables of request
 //     headers and cookies ($http_x_api_key, $cookie_session) become [Record].Fields.

@@ -61,8 +61,14 @@ var examples = []example{
 	},
 	{
 		// nginx.conf as it comes with nginx: log_format main, with "$http_x_forwarded_for" at the end.
-		name: "combined_more", format: "combined_more",
+		name: "combined_forwarded", format: "combined_forwarded",
 		line: `172.17.0.1 - - [10/Oct/2000:13:55:36 +0000] "GET / HTTP/1.1" 304 0 "-" "curl/8.5.0" "10.0.0.7, 10.0.0.8"`,
+		want: plain{Time: "2000-10-10T13:55:36Z", Client: "172.17.0.1", Method: "GET", Path: "/", Status: 304, Agent: "curl/8.5.0"},
+	},
+	{
+		// With fields of one's own behind those of combined.
+		name: "combined_more", format: "combined_more",
+		line: `172.17.0.1 - - [10/Oct/2000:13:55:36 +0000] "GET / HTTP/1.1" 304 0 "-" "curl/8.5.0" 0.005 "x"`,
 		want: plain{Time: "2000-10-10T13:55:36Z", Client: "172.17.0.1", Method: "GET", Path: "/", Status: 304, Agent: "curl/8.5.0"},
 	},
 	{
@@ -215,6 +221,8 @@ func TestTruncated(t *testing.T) {
 		switch e.format {
 		case "common": // whose last field is a number: "23" may be one of "2326"
 			shortest = strings.LastIndexByte(e.line, ' ')
+		case "combined_forwarded": // without its last field it is combined
+			shortest = strings.Index(e.line, `"curl`)
 		case "alb", "combined_more": // which end with optional fields
 			shortest = strings.Index(e.line, `"curl`)
 		case "logfmt": // any beginning of which with a request is one
@@ -317,6 +325,6 @@ func TestJSON(t *testing.T) {
 
 func TestDetectUnknown(t *testing.T) {
 	_, err := detect([]string{"\x1b[31mhello <b>\xff"})
-	assert.ErrorContains(t, err, "tried common, combined, vhost_combined, traefik, combined_more, envoy, haproxy, alb, proxy_manager, proxy_manager_standard, gin, json, logfmt;")
+	assert.ErrorContains(t, err, "tried common, combined, vhost_combined, traefik, combined_forwarded, combined_more, envoy, haproxy, alb, proxy_manager, proxy_manager_standard, gin, json, logfmt;")
 	assert.ErrorContains(t, err, `the first line is "\x1b[31mhello <b>\xff"`)
 }

@@ -15,6 +15,7 @@ type Record struct {
 	Bytes  int64 // of the response; 0 if the line has none
 
 	Client    string // an address without its port, or a host name
+	Forwarded string // X-Forwarded-For, whose last address is Client if the line has no other
 	User      string
 	Method    string // empty if the client sent no HTTP, such as TLS to a plain port
 	Path      string // as sent, without the query
@@ -94,7 +95,7 @@ func (v *values) set(n name, text string) {
 
 // record turns values into a record.
 func (v *values) record(r *Record) error {
-	*r = Record{User: v.text[toUser], UserAgent: v.text[toAgent], Fields: v.fields}
+	*r = Record{User: v.text[toUser], UserAgent: v.text[toAgent], Forwarded: v.text[toForwarded], Fields: v.fields}
 	if v.text[toTime] == "" {
 		return errNoTime
 	}
