@@ -43,10 +43,10 @@ how long. Without a policy, it suggests limits.
 
 It decides with the limiter itself, in memory, at the times of the log. It reads the
 logs of nginx, Nginx Proxy Manager, Apache, Caddy, Traefik, Envoy, HAProxy, AWS ALB,
-Cloudflare, Gin, Echo and log/slog, and JSON lines, also as Kubernetes, docker compose,
-syslog and journald pass them on, plain or compressed with gzip or zstd. LOG is a file,
-a pattern such as "access.log*", or - for the standard input. Files may be given in any
-order.
+CloudFront, Cloudflare, IIS, Gin, Echo and log/slog, and JSON lines, also as Kubernetes,
+docker compose, syslog and journald pass them on, plain or compressed with gzip or zstd.
+LOG is a file, a pattern such as "access.log*", or - for the standard input. Files may
+be given in any order.
 
 A request meets the policy of its route, and those that it is "with" in the file. Rule
 sets that code puts around or behind it are not replayed.

@@ -11,7 +11,8 @@
 //
 // It reads the common, combined and vhost_combined formats of Apache and nginx, any
 // nginx log_format, those of Nginx Proxy Manager, the text formats of Traefik and Envoy, the
-// HTTP format of HAProxy, the access logs of AWS Application Load Balancers, Gin's own logger,
+// HTTP format of HAProxy, the access logs of AWS Application Load Balancers, the W3C extended
+// format of IIS and CloudFront, Gin's own logger,
 // and JSON lines such as those of Caddy, Traefik, Envoy, Cloudflare Logpush, Echo and log/slog,
 // or with any names: see [ParseFormat]. Files may be compressed with gzip or zstd. The format of
 // each file is found from its first lines of a request. What Kubernetes, docker compose, syslog and

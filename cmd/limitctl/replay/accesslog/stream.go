@@ -9,6 +9,7 @@ import (
 	"io"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
@@ -147,7 +148,8 @@ func (s *Stream) split(r io.Reader) {
 		b := &batch{first: number, done: make(chan struct{})}
 		err = b.read(in, &parts)
 		number += int64(len(b.lines))
-		if s.format == nil {
+		fields := b.fields()
+		if s.format == nil && (fields == nil || s.others == nil) {
 			format, problem := b.detect()
 			if s.format = format; format != nil {
 				s.err = nil
@@ -160,6 +162,9 @@ func (s *Stream) split(r io.Reader) {
 			go b.parse(s.format, s.others)
 		case <-s.quit:
 			return
+		}
+		if fields != nil && s.others != nil {
+			s.format, s.err = fields, nil
 		}
 		switch {
 		case err == nil, errors.Is(err, io.EOF):
@@ -234,6 +239,19 @@ func (b *batch) detect() (*Format, error) {
 	return nil, first
 }
 
+// fields returns the format of the last line of the batch that names the fields of those behind
+// it, or nil.
+func (b *batch) fields() *Format {
+	for _, line := range slices.Backward(b.lines) {
+		if strings.HasPrefix(line, w3cFields) {
+			if format := w3cFormat(line); format != nil {
+				return format
+			}
+		}
+	}
+	return nil
+}
+
 // parse makes the records. The formats in others are tried for lines that the current
 // one does not read: logs that were joined, or whose format was changed.
 func (b *batch) parse(current *Format, others []*Format) {
@@ -244,6 +262,10 @@ func (b *batch) parse(current *Format, others []*Format) {
 	var r Record
 	for i, line := range b.lines {
 		if line == "" {
+			continue
+		}
+		if others != nil && isDirective(line) {
+			current = cmp.Or(w3cFormat(line), current)
 			continue
 		}
 		b.stats.Lines++

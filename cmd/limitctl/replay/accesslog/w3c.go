@@ -1,0 +1,71 @@
+package accesslog
+
+import (
+	"net/url"
+	"strings"
+)
+
+// w3cNames are the fields of a W3C extended log, of which IIS and CloudFront write one:
+// www.w3.org/TR/WD-logfile.html.
+var w3cNames = map[string]name{
+	"c-ip": {target: toClient, rank: 1}, "x-forwarded-for": {target: toForwarded, rank: 1},
+	"cs-username": {target: toUser, rank: 1}, "cs-method": {target: toMethod, rank: 1},
+	"cs-uri-stem": {target: toPath, rank: 1}, "cs-uri-query": {target: toQuery, rank: 1},
+	"sc-status": {target: toStatus, rank: 1}, "sc-bytes": {target: toBytes, rank: 1},
+	"cs(user-agent)": {target: toAgent, rank: 1},
+	"x-host-header":  {target: toHost, rank: 1}, "cs-host": {target: toHost, rank: 2}, "cs(host)": {target: toHost, rank: 3},
+}
+
+const w3cFields = "#Fields:"
+
+// isDirective reports whether a line is about the log, such as "#Version: 1.0".
+func isDirective(line string) bool {
+	before, _, found := strings.Cut(line, ":")
+	word, marked := strings.CutPrefix(before, "#")
+	return found && marked && isWord(word)
+}
+
+// w3cFormat returns the format that a line of directives names, or nil if it is none, or names
+// no time or no path. Its lines are in UTC.
+func w3cFormat(line string) *Format {
+	list, found := strings.CutPrefix(line, w3cFields)
+	if !found {
+		return nil
+	}
+	fields := strings.Fields(strings.ToLower(list))
+	var timed, dated, routed bool
+	for _, field := range fields {
+		dated, timed, routed = dated || field == "date", timed || field == "time", routed || field == "cs-uri-stem"
+	}
+	if !dated || !timed || !routed {
+		return nil
+	}
+	return &Format{name: "w3c", cut: func(line string, v *values) error {
+		parts := strings.FieldsFunc(line, func(c rune) bool { return c == '\t' || c == ' ' })
+		if len(parts) != len(fields) {
+			return errForm
+		}
+		var date, clock string
+		for i, field := range fields {
+			switch field {
+			case "date":
+				date = parts[i]
+			case "time":
+				clock = parts[i]
+			case "cs(user-agent)": // without spaces: IIS writes a plus, and CloudFront %20
+				v.set(w3cNames[field], plainAgent(parts[i]))
+			default:
+				v.set(w3cNames[field], parts[i])
+			}
+		}
+		v.set(name{target: toTime, rank: 1}, date+" "+clock)
+		return nil
+	}}
+}
+
+func plainAgent(text string) string {
+	if plain, err := url.PathUnescape(text); err == nil {
+		text = plain
+	}
+	return strings.ReplaceAll(text, "+", " ")
+}

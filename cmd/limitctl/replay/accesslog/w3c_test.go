@@ -1,0 +1,50 @@
+package accesslog
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// In the form of learn.microsoft.com, "W3C Logging", and of docs.aws.amazon.com, "Standard logging
+// (access logs)" of CloudFront.
+const (
+	iisFields  = "#Fields: date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs(User-Agent) cs(Referer) sc-status sc-substatus sc-win32-status time-taken"
+	iisLine    = "2024-03-12 08:10:02 10.0.0.1 GET /iisstart.htm a=1 80 al 192.0.2.7 Mozilla/5.0+(Windows+NT+10.0) - 200 0 0 15"
+	cloudFront = "#Fields: date time x-edge-location sc-bytes c-ip cs-method cs(Host) cs-uri-stem sc-status cs(Referer) cs(User-Agent) cs-uri-query cs(Cookie) x-edge-result-type x-edge-request-id x-host-header cs-protocol cs-bytes time-taken x-forwarded-for"
+	cloudLine  = "2019-12-04\t21:02:31\tLAX1\t392\t192.0.2.100\tGET\td111111abcdef8.cloudfront.net\t/index.html\t200\t-\tMozilla/5.0%20(Windows%20NT%2010.0)\t-\t-\tHit\tSOX4xwn4XV6Q4rgb7XiVGOHms_BGlTAC4KyHmureZmBNrjGdRLiNIQ==\tshop.example\thttps\t23\t0.001\t-"
+)
+
+// TestW3C reads logs whose fields are named in a line of their own, which may change.
+func TestW3C(t *testing.T) {
+	head := "#Software: Microsoft Internet Information Services 10.0\n#Version: 1.0\n#Date: 2024-03-12 08:10:02\n"
+	short := "#Fields: time date cs-uri-stem c-ip\n"
+	text := head + iisFields + "\n" + strings.Repeat(iisLine+"\n", 5_000) + "a bad line\n" + // more than a batch
+		head + short + "08:10:03 2024-03-12 /b 192.0.2.8\n" + cloudFront + "\n" + cloudLine + "\n"
+	s := NewStream(strings.NewReader(text), nil)
+	var last []plain
+	for r := s.Next(); r != nil; r = s.Next() {
+		last = append(last, plainOf(r))
+	}
+	require.NoError(t, s.Err())
+	require.Len(t, last, 5_002)
+	assert.Equal(t, plain{Time: "2024-03-12T08:10:02Z", Client: "192.0.2.7", User: "al", Method: "GET", Path: "/iisstart.htm", Query: "a=1", Status: 200, Agent: "Mozilla/5.0 (Windows NT 10.0)"}, last[4_999])
+	assert.Equal(t, plain{Time: "2024-03-12T08:10:03Z", Client: "192.0.2.8", Path: "/b"}, last[5_000])
+	assert.Equal(t, plain{Time: "2019-12-04T21:02:31Z", Client: "192.0.2.100", Method: "GET", Path: "/index.html", Status: 200, Bytes: 392, Agent: "Mozilla/5.0 (Windows NT 10.0)", Host: "shop.example"}, last[5_001])
+	stats := s.Stats()
+	assert.Equal(t, map[string]int64{"w3c": 5_002}, stats.Formats)
+	assert.EqualValues(t, 5_003, stats.Lines, "without those about the log")
+	assert.EqualValues(t, 1, stats.BadLines)
+	assert.False(t, isDirective("a: b") || isDirective(":") || isDirective("#: x") || isDirective("#a b: c"))
+
+	for _, fields := range []string{"#Fields: date c-ip cs-uri-stem", "#Fields: date time c-ip", "#Fields:", "#Fields"} {
+		assert.Nil(t, w3cFormat(fields))
+	}
+	f := w3cFormat(iisFields)
+	for n := range len(iisLine) - len(" 15") {
+		assert.Error(t, f.parse(iisLine[:n], new(values), new(Record)), fmt.Sprint(n))
+	}
+}
