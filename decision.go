@@ -302,7 +302,7 @@ func (d Decision) Wait(ctx context.Context) error {
 // different units need SettleCosts: an error says so, and settles nothing.
 func (d Decision) Settle(ctx context.Context, n int64) error {
 	n, err := validCost(n)
-	if err == nil && n > 0 && !d.of.Alike() {
+	if err == nil && n > 0 && d.of.Settles() && !d.of.Alike() {
 		err = errors.New("Settle: the rules took different units: write SettleCosts, with the units of each")
 	}
 	if err != nil {

@@ -40,7 +40,8 @@ const (
 
 	// Anthropic sets Anthropic-RateLimit-Requests-Limit, -Remaining and -Reset (when the quota
 	// is full, as in RFC 3339) for a rule that is named requests, and so on for tokens,
-	// input-tokens and output-tokens. A refusal has what it has with OpenAI.
+	// input-tokens and output-tokens. A refusal has what it has with OpenAI. Of both styles,
+	// the inner of two sets on a request replaces the fields of rules that have the same name.
 	Anthropic
 )
 

@@ -247,6 +247,7 @@ func TestSettleByRule(t *testing.T) {
 				}
 				assert.Equal(t, row.left, left)
 				assert.ErrorIs(t, d.SettleCosts(t.Context(), row.costs), ErrSettled)
+				assert.ErrorIs(t, d.Settle(t.Context(), 5), ErrSettled)
 			})
 		})
 	}

@@ -1,8 +1,11 @@
 package docs_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -25,21 +28,38 @@ type usageKey struct{}
 
 func usageOf(r *http.Request) *usage { return r.Context().Value(usageKey{}).(*usage) }
 
+// most returns the most that a request may use: a token for each byte, and what it asks for.
+func most(body []byte) *usage {
+	var asked struct {
+		MaxTokens int64 `json:"max_tokens"`
+	}
+	if json.Unmarshal(body, &asked) != nil || asked.MaxTokens < 1 {
+		asked.MaxTokens = 1_000 // tell the upstream so
+	}
+	return &usage{input: int64(len(body)) + 1, output: asked.MaxTokens}
+}
+
 func gateway(limiter *limit.Limiter, upstream http.Handler) http.Handler {
 	limited := limiter.Limit(limit.Named("model",
 		limit.Rule{Name: "requests", Key: limit.ByUser, Limit: 60, Window: time.Minute},
-		limit.Rule{Name: "input-tokens", Key: limit.ByUser, Limit: 40_000, Window: time.Minute,
-			Algorithm: limit.TokenBucket{Burst: 8_000},
-			Cost:      rules.CostBy("estimate", func(r *http.Request) int64 { return usageOf(r).input }),
+		limit.Rule{Name: "input-tokens", Key: limit.ByUser, Limit: 200_000, Window: time.Minute,
+			Algorithm: limit.TokenBucket{Burst: 64_000},
+			Cost:      rules.CostBy("most-input", func(r *http.Request) int64 { return usageOf(r).input }),
 			Settle:    rules.SettleBy("input", func(r *http.Request, _ int) int64 { return usageOf(r).input })},
 		limit.Rule{Name: "output-tokens", Key: limit.ByUser, Limit: 10_000, Window: time.Minute,
 			Algorithm: limit.TokenBucket{Burst: 2_000},
-			Cost:      rules.CostBy("most", func(r *http.Request) int64 { return usageOf(r).output }),
+			Cost:      rules.CostBy("most-output", func(r *http.Request) int64 { return usageOf(r).output }),
 			Settle:    rules.SettleBy("output", func(r *http.Request, _ int) int64 { return usageOf(r).output })},
 	))(upstream)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		u := &usage{input: max(0, r.ContentLength) / 4, output: 1_000}
-		limited.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), usageKey{}, u)))
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+		if err != nil {
+			http.Error(w, "the body is too long", http.StatusRequestEntityTooLarge)
+			return
+		}
+		r = r.WithContext(context.WithValue(r.Context(), usageKey{}, most(body)))
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		limited.ServeHTTP(w, r)
 	})
 }
 
@@ -93,4 +113,22 @@ func TestGatewayWithoutUsage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestGatewayReservesTheMost holds that a client cannot choose a low estimate: by a body without a
+// length, or by asking for more than it reserves.
+func TestGatewayReservesTheMost(t *testing.T) {
+	limiter := limit.New(nil, &limit.Options{Headers: limit.OpenAI, Caller: limit.Caller[*http.Request]{User: customer}})
+	h := gateway(limiter, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	send := func(body string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest("POST", "/", struct{ io.Reader }{strings.NewReader(body)}) // of unknown length
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	never := send(`{"max_tokens": 1000000}`)
+	assert.Equal(t, []any{429, "false"}, []any{never.Code, never.Header().Get("X-Should-Retry")})
+	assert.Equal(t, 200, send(`{"max_tokens": -5}`+strings.Repeat(" ", 40_000)).Code)
+	assert.Equal(t, 429, send(strings.Repeat(" ", 40_000)).Code)
+	assert.Equal(t, 413, send(strings.Repeat(" ", 2<<20)).Code)
 }

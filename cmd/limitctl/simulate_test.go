@@ -142,7 +142,7 @@ func TestSimulateIPv6Prefix(t *testing.T) {
 	}
 }
 
-// TestSimulateProxies counts the client that the last trusted proxy has seen, whatever the
+// TestSimulateProxies counts the first address from the right that is no proxy, whatever a
 // client itself writes into X-Forwarded-For, and a client that no proxy has seen as itself.
 func TestSimulateProxies(t *testing.T) {
 	line := func(peer, forwarded string) string {
@@ -151,10 +151,13 @@ func TestSimulateProxies(t *testing.T) {
 	text := line("10.0.0.5", "203.0.113.9") + line("10.0.0.5", "1.2.3.4, 203.0.113.9") + line("10.0.0.6", "203.0.113.9, 192.0.2.1") +
 		line("198.51.100.7", "203.0.113.9") + line("10.0.0.5", "-") + line("10.0.0.5", "nonsense")
 	json := `{"time":"2026-11-01T10:00:00Z","remote_addr":"10.0.0.5","x_forwarded_for":"1.2.3.4, 203.0.113.9, 192.0.2.1","method":"GET","uri":"/"}` + "\n"
+	caddy := `{"ts":1646861401.5,"request":{"remote_ip":"10.0.0.5","client_ip":"10.0.0.5","method":"GET","uri":"/","headers":{"X-Forwarded-For":["1.2.3.4","203.0.113.9"]}},"status":200}` + "\n"
+	traefik := `{"ClientHost":"10.0.0.5","RequestMethod":"GET","RequestPath":"/","StartUTC":"2024-02-01T09:00:00Z","request_X-Forwarded-For":"1.2.3.4, 203.0.113.8"}` + "\n"
 	for _, c := range []struct {
 		log, args string
 		clients   int
 	}{
+		{caddy + traefik, "--proxies 10.0.0.0/8", 2},
 		{text, "", 3},                     // the peers
 		{text, "--proxies 10.0.0.0/8", 4}, // 203.0.113.9, 192.0.2.1, 198.51.100.7 and the proxy
 		{text, "--proxies 10.0.0.0/8,192.0.2.1", 3},

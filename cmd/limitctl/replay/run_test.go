@@ -205,7 +205,7 @@ func TestFarTimes(t *testing.T) {
 	assert.Zero(t, result.Late)
 
 	text := `{"time":"0000-01-01T00:00:00Z","uri":"/","method":"GET"}` + "\n" + `{"time":"9999-12-31T23:59:59Z","uri":"/","method":"GET"}` + "\n" +
-		`{"time":"2024-05-01T12:00:00Z","uri":"/","method":"GET"}` + "\n" + `{"time":"2024-05-01T12:00:00Z","request":"\u0016\u0003"}`
+		`{"time":"2024-05-01T12:00:00Z","uri":"/","method":"GET"}` + "\n" + `{"time":"2024-05-01T12:00:00Z","request":"\u0016\u0003","status":400}`
 	result, err := Run(t.Context(), accesslog.NewStream(strings.NewReader(text), nil), nil)
 	require.NoError(t, err)
 	assert.Equal(t, []int64{4, 0, 2, 1, 1}, []int64{result.Lines, result.BadLines, result.BadTimes, result.NotHTTP, result.Requests})

@@ -4,6 +4,7 @@ package redisclient
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -80,6 +81,7 @@ func Open(text string, cluster bool) (redis.UniversalClient, error) {
 			return nil, err
 		}
 		options.DialTimeout, options.ContextTimeoutEnabled, options.Dialer = dialTimeout, true, dialer(options.TLSConfig)
+		options.DialerRetries = 1 // commands are repeated
 		return redis.NewClient(options), nil
 	}
 	options, err := redis.ParseClusterURL(text)
@@ -90,16 +92,16 @@ func Open(text string, cluster bool) (redis.UniversalClient, error) {
 	return redis.NewClusterClient(options), nil
 }
 
-var errNoTLS = errors.New("no TLS handshake")
+var errHandshake = errors.New("no answer to the TLS handshake")
 
-// dialer returns nil without TLS. A server without TLS waits for the rest of what it takes for a
-// command: a handshake that takes long is an error of its own.
+// dialer returns nil without TLS. A Redis without TLS waits for the rest of what it takes for a
+// command, so a handshake without an answer is an error of its own.
 func dialer(config *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	if config == nil {
 		return nil
 	}
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	return func(parent context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(parent, dialTimeout)
 		defer cancel()
 		plain, err := new(net.Dialer).DialContext(ctx, network, addr)
 		if err != nil {
@@ -114,8 +116,8 @@ func dialer(config *tls.Config) func(ctx context.Context, network, addr string) 
 		defer cancel()
 		if err := conn.HandshakeContext(within); err != nil {
 			plain.Close()
-			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) {
-				err = errNoTLS
+			if parent.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF)) {
+				err = errHandshake
 			}
 			return nil, err
 		}
@@ -138,7 +140,7 @@ func unreachable(dial *net.OpError) error {
 
 const (
 	dialTimeout      = 3 * time.Second
-	handshakeTimeout = time.Second
+	handshakeTimeout = 2 * time.Second // at most, before go-redis gives up
 )
 
 // Explain adds to an error of Redis what to write instead, if the error follows from the
@@ -149,6 +151,7 @@ func Explain(err error) error {
 	var diagnosis *core.Diagnosis
 	var reply redis.Error
 	var certificate *tls.CertificateVerificationError
+	var unknown x509.UnknownAuthorityError
 	var handshake tls.RecordHeaderError
 	switch {
 	case err == nil:
@@ -156,12 +159,16 @@ func Explain(err error) error {
 		return errors.New("the user or the password is wrong: write --redis redis://user:password@host:6379, or set " + URLVariable)
 	case strings.Contains(err.Error(), "NOAUTH "):
 		return errors.New("a password is missing: write --redis redis://user:password@host:6379, or set " + URLVariable)
+	case errors.As(err, &unknown):
+		return fmt.Errorf("the certificate of Redis is not trusted: %w: add its authority to those of the system; on Linux, SSL_CERT_FILE names a file of them", unknown)
 	case errors.As(err, &certificate):
-		return fmt.Errorf("the certificate of Redis is not trusted: %w: let SSL_CERT_FILE name a file with the certificate of its authority", certificate.Err)
-	case errors.As(err, &handshake), errors.Is(err, errNoTLS):
-		return errors.New("the server does not answer in TLS: write redis:// in place of rediss://")
+		return fmt.Errorf("the certificate of Redis is not valid: %w", certificate.Err)
+	case errors.As(err, &handshake):
+		return errors.New("the server does not speak TLS: check the port, or write redis:// in place of rediss://")
+	case errors.Is(err, errHandshake):
+		return errors.New("the server does not answer the TLS handshake: check the port, and whether the server speaks TLS")
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return errors.New("the server has closed the connection: if it wants TLS, write rediss:// in place of redis://")
+		return errors.New("the server has closed the connection: check the port, and whether the server wants TLS (rediss://)")
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return unreachable(dial)
 	case errors.As(err, &slow) && slow.Timeout():

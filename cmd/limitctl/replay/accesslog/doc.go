@@ -15,7 +15,7 @@
 // format of IIS and CloudFront, Gin's own logger,
 // and JSON lines such as those of Caddy, Traefik, Envoy, Cloudflare Logpush, Echo and log/slog,
 // or with any names: see [ParseFormat]. Files may be compressed with gzip or zstd. The format of
-// each file is found from its first lines of a request. What Kubernetes, docker compose, syslog and
+// each file is found from the first lines that are requests. What Kubernetes, docker compose, syslog and
 // journald write before a line is left out.
 //
 // Bad lines are counted, and the first few are kept to show: see [Stats]. They are

@@ -13,8 +13,8 @@ type Format struct {
 	name string
 	cut  func(line string, v *values) error
 
-	// Whether lines that are no requests have this form too: then those without a method, a
-	// path and a request line are none.
+	// Whether lines that are no requests have this form too: a request has a method and a
+	// path, or a request line, which may be invalid, and a status.
 	loose bool
 }
 
@@ -31,7 +31,7 @@ func (f *Format) parse(line string, v *values, r *Record) error {
 	if err := v.record(r); err != nil {
 		return err
 	}
-	if f.loose && r.Method == "" && r.Path == "" && v.text[toRequest] == "" {
+	if f.loose && (r.Method == "" || r.Path == "") && (v.text[toRequest] == "" || r.Status == 0) {
 		return errNoRequest
 	}
 	return nil

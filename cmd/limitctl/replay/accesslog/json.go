@@ -30,7 +30,7 @@ var usualNames = fieldNames{
 		"remoteAddress", "client", "ip", "clientAddress", "client_addr", "source.ip", "client.ip", "client.address",
 		"remote"},
 	toPeer:      {"client:port"},
-	toForwarded: {"x_forwarded_for", "x-forwarded-for", "http_x_forwarded_for", "proxy_add_x_forwarded_for"},
+	toForwarded: {"request.headers.X-Forwarded-For", "request_X-Forwarded-For", "x_forwarded_for", "x-forwarded-for", "http_x_forwarded_for", "proxy_add_x_forwarded_for"},
 	toUser: {"ClientUsername", "user", "remote_user", "user_id", "userId", "username", "user.name", "user.id",
 		"auth"},
 	toMethod: {"request.method", "httpRequest.requestMethod", "properties.httpMethod", "RequestMethod",
@@ -124,7 +124,7 @@ func (s *schema) cut(line string, v *values) error {
 }
 
 // find finds the values in an object. Names may also contain the dots themselves. Of a list,
-// the first value counts.
+// the first value counts, and of X-Forwarded-For all.
 func (s *schema) find(prefix string, object gjson.Result, v *values) {
 	object.ForEach(func(key, value gjson.Result) bool {
 		path := key.Str
@@ -138,6 +138,14 @@ func (s *schema) find(prefix string, object gjson.Result, v *values) {
 			return true
 		}
 		if n, ok := s.names[path]; ok {
+			if value.IsArray() && n.target == toForwarded { // the last ones are those of proxies
+				var list []string
+				for _, part := range value.Array() {
+					list = append(list, part.String())
+				}
+				v.set(n, strings.Join(list, ", "))
+				return true
+			}
 			if value.IsArray() {
 				value = value.Get("0")
 			}

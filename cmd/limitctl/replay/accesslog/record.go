@@ -32,7 +32,7 @@ type Record struct {
 var (
 	errForm      = errors.New("does not have the form of the format")
 	errNoTime    = errors.New("there is no time")
-	errNoRequest = errors.New("there is no method and no path")
+	errNoRequest = errors.New("there is no method, or no path")
 	errTime      = errors.New("the time is not one of the format")
 	errStatus    = errors.New("the status is not a number")
 	errBytes     = errors.New("the size is not a number")

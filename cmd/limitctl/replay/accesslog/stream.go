@@ -153,7 +153,7 @@ func (s *Stream) split(r io.Reader) {
 			format, problem := b.detect()
 			if s.format = format; format != nil {
 				s.err = nil
-			} else if s.err = cmp.Or(s.err, problem); number > maxUnknown {
+			} else if s.err = cmp.Or(s.err, problem); s.err != nil && number > maxUnknown {
 				return
 			}
 		}
@@ -210,7 +210,10 @@ func (b *batch) read(in *bufio.Reader, parts *joiner) error {
 			b.lines = append(b.lines, parts.rest()...)
 			return err
 		}
-		line := parts.join(string(bytes.TrimRight(text, "\r\n")))
+		line := string(bytes.TrimRight(text, "\r\n"))
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			line = parts.join(line)
+		}
 		for errors.Is(err, bufio.ErrBufferFull) {
 			_, err = in.ReadSlice('\n')
 		}

@@ -83,6 +83,14 @@ func TestSplitLines(t *testing.T) {
 	assert.Equal(t, []string{"/a"}, pathsOf(s.Next))
 	assert.EqualValues(t, 2, s.Stats().Lines)
 	assert.Equal(t, "the line is too long", s.Stats().Samples[0].Problem)
+
+	// Nothing is cut out of a line.
+	agent := strings.Repeat("u", maxLine)
+	line := lineAt(0, "/a")
+	line = strings.Replace(line, `"ua"`, `"`+agent+`"`, 1)
+	s = NewStream(strings.NewReader(lineAt(0, "/b")+"\n2024-03-01T10:00:00Z stdout P "+line[:maxLine]+"\n2024-03-01T10:00:00Z stdout F "+line[maxLine:]+"\n"), nil)
+	assert.Equal(t, []string{"/b"}, pathsOf(s.Next))
+	assert.EqualValues(t, 2, s.Stats().BadLines)
 }
 
 // TestFormatIsFoundLate reads a log that begins with more than a batch of other lines, and
@@ -102,7 +110,40 @@ func TestFormatIsFoundLate(t *testing.T) {
 	assert.ErrorContains(t, s.Err(), "no known log format reads this log: tried common, ")
 	assert.ErrorContains(t, s.Err(), "server running")
 
+	s = NewStream(strings.NewReader(strings.Repeat("\n", 3*maxUnknown)+text), nil)
+	assert.Equal(t, want, pathsOf(s.Next), "empty lines are none")
+
+	for _, other := range []string{`{"time":"2024-03-01T10:00:00Z","msg":"reading","path":"/etc/app.yaml"}`, "time=2024-03-01T10:00:00Z url=http://payments/charge",
+		`{"time":"2024-03-01T10:00:00Z","method":"runJob"}`, `{"time":"2024-03-01T10:00:00Z","request":"5f3a2"}`} {
+		_, err := detect([]string{other})
+		assert.Error(t, err, other)
+	}
+
 	s = NewStream(strings.NewReader(strings.Repeat("x\n", 3*maxUnknown)+text), nil)
 	assert.Nil(t, s.Next())
 	assert.ErrorContains(t, s.Err(), "no known log format reads this log")
+}
+
+// FuzzStream reads any text: each line is a record, a bad line, or about the log.
+func FuzzStream(f *testing.F) {
+	for _, before := range wraps {
+		f.Add(before + examples[0].line + "\n" + before + examples[len(examples)-1].line)
+	}
+	f.Add(iisFields + "\n" + iisLine + "\n#a: b\n" + cloudFront + "\n" + cloudLine)
+	f.Add("2024-03-01T10:00:00Z stdout P a\n2024-03-01T10:00:00Z stdout F b\n<1>1 a b c d [x] y\n: #:\n<34>Oct 10 13:55:36 h n[]: x")
+	f.Fuzz(func(t *testing.T, text string) {
+		s := NewStream(strings.NewReader(text), nil)
+		defer s.Close()
+		read := int64(0)
+		for r := s.Next(); r != nil; r = s.Next() {
+			read++
+		}
+		stats := s.Stats()
+		if stats.Lines != read+stats.BadLines {
+			t.Errorf("%d lines, %d records and %d bad lines", stats.Lines, read, stats.BadLines)
+		}
+		if (s.Err() == nil) != (read > 0 || stats.Lines == 0) && !strings.HasPrefix(text, "\x1f\x8b") && !strings.HasPrefix(text, "\x28\xb5\x2f\xfd") {
+			t.Errorf("%d records, and the error %v", read, s.Err())
+		}
+	})
 }
