@@ -148,12 +148,15 @@ func (s *Stream) split(r io.Reader) {
 		b := &batch{first: number, done: make(chan struct{})}
 		err = b.read(in, &parts)
 		number += int64(len(b.lines))
-		fields := b.fields()
-		if s.format == nil && (fields == nil || s.others == nil) {
+		var fields *Format
+		if s.others != nil {
+			fields = b.fields()
+		}
+		if s.format == nil {
 			format, problem := b.detect()
 			if s.format = format; format != nil {
 				s.err = nil
-			} else if s.err = cmp.Or(s.err, problem); s.err != nil && number > maxUnknown {
+			} else if s.err = cmp.Or(s.err, problem); s.err != nil && number > maxUnknown && fields == nil {
 				return
 			}
 		}
@@ -163,7 +166,7 @@ func (s *Stream) split(r io.Reader) {
 		case <-s.quit:
 			return
 		}
-		if fields != nil && s.others != nil {
+		if fields != nil {
 			s.format, s.err = fields, nil
 		}
 		switch {
@@ -227,8 +230,8 @@ func (b *batch) read(in *bufio.Reader, parts *joiner) error {
 	return nil
 }
 
-// detect returns the format of the first lines of which any format reads one. Without such a
-// line the error is about the first lines, and nil if there are none.
+// detect returns the format of the first sample in which any format reads a line. If there is
+// none, the error describes the first sample; it is nil if the batch has only empty lines.
 func (b *batch) detect() (*Format, error) {
 	var first error
 	lines := slices.DeleteFunc(slices.Clone(b.lines), func(line string) bool { return line == "" || len(line) >= maxLine })

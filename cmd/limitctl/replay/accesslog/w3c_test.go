@@ -40,6 +40,12 @@ func TestW3C(t *testing.T) {
 	assert.EqualValues(t, 1, stats.BadLines)
 	assert.False(t, isDirective("a: b") || isDirective(":") || isDirective("#: x") || isDirective("#a b: c"))
 
+	// A log of another format may stand before it, also in one batch.
+	before, want := lines(10)
+	s = NewStream(strings.NewReader(before+head+iisFields+"\n"+iisLine+"\n"), nil)
+	assert.Equal(t, append(want, "/iisstart.htm"), pathsOf(s.Next))
+	require.NoError(t, s.Err())
+
 	for _, fields := range []string{"#Fields: date c-ip cs-uri-stem", "#Fields: date time c-ip", "#Fields:", "#Fields"} {
 		assert.Nil(t, w3cFormat(fields))
 	}
