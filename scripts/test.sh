@@ -134,8 +134,8 @@ go test -vet=off -p=4 $race $packages $patterns
 (cd tools && GOWORK=off go test -timeout=20m ./...) # outside of go.work: the files of ops/deploy, with the parser of Prometheus
 scripts/systems.sh
 # What goes another way without the race detector, counts memory, or is a long run of one
-# goroutine (see internal/race) runs with the oldest Go: nothing is compiled with it for the
-# race detector, and nothing with the newest Go without that.
+# goroutine (see internal/race) runs with the oldest Go, so that each Go compiles the library
+# and its dependencies once.
 oldest=$(scripts/oldest.sh)
 if GOTOOLCHAIN=$oldest go version; then
 	export GOTOOLCHAIN="$oldest"

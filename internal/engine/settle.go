@@ -84,12 +84,9 @@ func (r *Run) Keep(d *Decision) {
 	r.plan.engine.reserved.Add(1)
 }
 
-// Alike reports whether all rules took as many units, apart from bans, values, and rules that
-// only watch.
+// Alike reports whether all rules of a request that can be settled took as many units, apart
+// from bans, values, and rules that only watch.
 func (d *Decision) Alike() bool {
-	if d.taken == nil {
-		return true
-	}
 	cost := int64(-1)
 	for i := range d.taken.units {
 		u := &d.taken.units[i]
@@ -143,16 +140,16 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 			more = append(more, u.Charge)
 		}
 	}
-	errs := []error{t.takeMore(ctx, more)}
+	err = t.takeMore(ctx, more)
 	if len(less) > 0 {
-		back, err := t.engine.Store.Return(ctx, less)
+		back, problem := t.engine.Store.Return(ctx, less)
 		for i := range back {
 			given[rules[i]] = back[i].Units
 			t.engine.Refilled(&less[i].Charge)
 		}
-		errs = append(errs, err)
+		err = errors.Join(err, problem)
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err != nil {
 		return given, fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
 	return given, nil

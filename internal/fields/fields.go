@@ -72,7 +72,7 @@ func In(d, unit time.Duration) int64 {
 
 // Span returns d as 6m0s, rounded up to milliseconds.
 func Span(d time.Duration) string {
-	d = min(d, math.MaxInt64-time.Millisecond) // whose milliseconds fit
+	d = min(d, math.MaxInt64-time.Millisecond) // so that rounding up cannot overflow
 	return (time.Duration(In(d, time.Millisecond)) * time.Millisecond).String()
 }
 

@@ -100,28 +100,17 @@ func dialer(config *tls.Config) func(ctx context.Context, network, addr string) 
 	if config == nil {
 		return nil
 	}
-	return func(parent context.Context, network, addr string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(parent, dialTimeout)
-		defer cancel()
-		plain, err := new(net.Dialer).DialContext(ctx, network, addr)
-		if err != nil {
-			return nil, err
+	secure := tls.Dialer{NetDialer: &net.Dialer{Timeout: handshakeTimeout}, Config: config}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := secure.DialContext(ctx, network, addr)
+		var dial *net.OpError
+		if errors.As(err, &dial) && dial.Op == "dial" || ctx.Err() != nil {
+			return conn, err
 		}
-		config := config.Clone()
-		if config.ServerName == "" {
-			config.ServerName, _, _ = net.SplitHostPort(addr)
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) {
+			err = errHandshake
 		}
-		conn := tls.Client(plain, config)
-		within, cancel := context.WithTimeout(ctx, handshakeTimeout)
-		defer cancel()
-		if err := conn.HandshakeContext(within); err != nil {
-			plain.Close()
-			if parent.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF)) {
-				err = errHandshake
-			}
-			return nil, err
-		}
-		return conn, nil
+		return conn, err
 	}
 }
 
@@ -140,7 +129,7 @@ func unreachable(dial *net.OpError) error {
 
 const (
 	dialTimeout      = 3 * time.Second
-	handshakeTimeout = 2 * time.Second // at most, before go-redis gives up
+	handshakeTimeout = 2 * time.Second // with the dial: less, since go-redis gives up then
 )
 
 // Explain adds to an error of Redis what to write instead, if the error follows from the

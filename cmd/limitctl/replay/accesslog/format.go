@@ -106,8 +106,8 @@ func formatNames() string {
 
 // ParseFormat returns the format that a text names:
 //
-//   - common, combined, vhost_combined, combined_forwarded, combined_more, traefik, envoy, haproxy, alb,
-//     proxy_manager, proxy_manager_standard, gin, json or logfmt;
+//   - common, combined, vhost_combined, combined_forwarded, combined_more, traefik, envoy,
+//     haproxy, alb, proxy_manager, proxy_manager_standard, gin, json or logfmt;
 //   - an nginx log_format, alone or as it stands in nginx.conf. Variables of request
 //     headers and cookies ($http_x_api_key, $cookie_session) become [Record].Fields.
 //     $remote_addr is the client; without it, the last address of $http_x_forwarded_for;

@@ -138,18 +138,16 @@ func (s *schema) find(prefix string, object gjson.Result, v *values) {
 			return true
 		}
 		if n, ok := s.names[path]; ok {
-			if value.IsArray() && n.target == toForwarded { // the last ones are those of proxies
+			if value.IsArray() && n.target == toForwarded { // proxies have written the last ones
 				var list []string
 				for _, part := range value.Array() {
 					list = append(list, part.String())
 				}
 				v.set(n, strings.Join(list, ", "))
-				return true
-			}
-			if value.IsArray() {
+			} else if value.IsArray() {
 				value = value.Get("0")
 			}
-			switch value.Type {
+			switch value.Type { // of a list there is nothing left to set
 			case gjson.String:
 				v.set(n, value.Str)
 			case gjson.Number, gjson.True, gjson.False:

@@ -15,7 +15,7 @@ type Record struct {
 	Bytes  int64 // of the response; 0 if the line has none
 
 	Client    string // an address without its port, or a host name
-	Forwarded string // X-Forwarded-For, whose last address is Client if the line has no other
+	Forwarded string // X-Forwarded-For; its last address is Client if the line has no other
 	User      string
 	Method    string // empty if the client sent no HTTP, such as TLS to a plain port
 	Path      string // as sent, without the query

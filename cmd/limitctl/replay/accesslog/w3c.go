@@ -2,10 +2,11 @@ package accesslog
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 )
 
-// w3cNames are the fields of a W3C extended log, of which IIS and CloudFront write one:
+// w3cNames are the fields of the W3C extended log format, which IIS and CloudFront write:
 // www.w3.org/TR/WD-logfile.html.
 var w3cNames = map[string]name{
 	"c-ip": {target: toClient, rank: 1}, "x-forwarded-for": {target: toForwarded, rank: 1},
@@ -20,25 +21,25 @@ const w3cFields = "#Fields:"
 
 // isDirective reports whether a line is about the log, such as "#Version: 1.0".
 func isDirective(line string) bool {
-	before, _, found := strings.Cut(line, ":")
-	word, marked := strings.CutPrefix(before, "#")
-	return found && marked && isWord(word)
+	if !strings.HasPrefix(line, "#") {
+		return false
+	}
+	word, _, found := strings.Cut(line[1:], ":")
+	return found && isWord(word)
 }
 
-// w3cFormat returns the format that a line of directives names, or nil if it is none, or names
-// no time or no path. Its lines are in UTC.
+// w3cFormat returns the format that a #Fields directive names, whose times are in UTC. It
+// returns nil for any other line, and if a date, a time or a path is missing.
 func w3cFormat(line string) *Format {
 	list, found := strings.CutPrefix(line, w3cFields)
 	if !found {
 		return nil
 	}
 	fields := strings.Fields(strings.ToLower(list))
-	var timed, dated, routed bool
-	for _, field := range fields {
-		dated, timed, routed = dated || field == "date", timed || field == "time", routed || field == "cs-uri-stem"
-	}
-	if !dated || !timed || !routed {
-		return nil
+	for _, needed := range []string{"date", "time", "cs-uri-stem"} {
+		if !slices.Contains(fields, needed) {
+			return nil
+		}
 	}
 	return &Format{name: "w3c", cut: func(line string, v *values) error {
 		parts := strings.FieldsFunc(line, func(c rune) bool { return c == '\t' || c == ' ' })

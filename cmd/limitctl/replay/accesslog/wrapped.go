@@ -22,9 +22,12 @@ func unwrapped(line string) string {
 // the text. P says that the text goes on in the next line of the stream.
 func criLine(line string) (stream, text string, goesOn, ok bool) {
 	date, rest, _ := strings.Cut(line, " ")
+	if !startsWithDate(date) { // first, since this is asked of each line of any log
+		return "", "", false, false
+	}
 	stream, rest, _ = strings.Cut(rest, " ")
 	tag, text, found := strings.Cut(rest, " ")
-	if !found || stream != "stdout" && stream != "stderr" || tag != "F" && tag != "P" || !startsWithDate(date) {
+	if !found || stream != "stdout" && stream != "stderr" || tag != "F" && tag != "P" {
 		return "", "", false, false
 	}
 	return stream, text, tag == "P", true
