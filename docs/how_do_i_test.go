@@ -38,9 +38,9 @@ func Example_howDoIOptions() {
 		Proxies: limit.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.5/32")}},
 
 		// answer with a body of your own; the headers and the status are set
-		Refuse: func(w http.ResponseWriter, _ *http.Request, d limit.Decision) {
+		Refuse: func(w http.ResponseWriter, _ *http.Request, _ limit.Decision) {
 			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprintf(w, `{"error": "too many requests", "retry_after": %.0f}`, d.RetryAfter.Seconds())
+			fmt.Fprintln(w, `{"error": "too many requests"}`)
 		},
 
 		// log refusals

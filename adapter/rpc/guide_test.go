@@ -53,7 +53,7 @@ func newServer() *grpc.Server {
 		Override: func(method, rule, key string) int64 { return perMinute[method] }, // 0: the limit of the rule
 	})
 	rl := grpclimit.New(limiter)
-	rl.Caller.User = callerOf // that authenticate has put into the context
+	rl.Caller.User = callerOf // the user that authenticate has put into the context
 
 	each := limit.EachRoute(limit.PerUser(time.Minute, 2))
 	return grpc.NewServer(
