@@ -65,7 +65,8 @@ func TestPrograms(t *testing.T) {
 	operating, err := filepath.Glob("../ops/*_test.go")
 	require.NoError(t, err)
 	examples = append(examples, operating...)
-	examples = append(examples, "../ops/access/example_test.go", "../ops/policyfile/example_test.go", "../ops/livepage/example_test.go") // modules of their own
+	examples = append(examples, "../ops/access/example_test.go", "../ops/policyfile/example_test.go", "../ops/livepage/example_test.go",
+		"../adapter/rpc/guide_test.go") // modules of their own
 	var programs strings.Builder
 	for _, file := range append(files, examples...) {
 		programs.WriteString(read(t, file))
@@ -236,7 +237,7 @@ func TestIdentifiers(t *testing.T) {
 	names := make(map[string]bool)
 	types := make(map[string]bool)
 	for _, dir := range []string{"", "rules", "core", "stores/memstore", "stores/redisstore", "stores/guard", "stores/refusals", "stores/storetest",
-		"operate", "throttle", "adapter", "adapter/adaptertest", "ginlimit", "echolimit", "ops/access", "ops/control", "ops/feed", "ops/livepage",
+		"operate", "throttle", "adapter", "adapter/adaptertest", "ginlimit", "echolimit", "adapter/rpc/grpclimit", "adapter/rpc/connectlimit", "ops/access", "ops/control", "ops/feed", "ops/livepage",
 		"ops/metrics/otellimit", "ops/metrics/promlimit", "ops/overrides", "ops/policyfile", "ops/topkeys", "cmd/limitctl/replay", "cmd/limitctl/replay/accesslog"} {
 		declare(t, filepath.Join("..", dir), path.Base(path.Join("limit", dir)), names, types)
 	}

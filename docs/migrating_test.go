@@ -13,6 +13,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/redisstore"
 )
 
@@ -104,4 +105,61 @@ func Example_migratingXTime() {
 	_, err = mails.Wait(ctx, limit.Request{})
 	fmt.Println(err)
 	// Output: <nil>
+}
+
+// The options of ulule/limiter, httprate, express-rate-limit and bucket4j.
+func Example_migratingOptions() {
+	ctx := context.Background()
+	tenant := func(r *http.Request) string { return r.Header.Get("X-Tenant") }
+	pages := func(*http.Request) int64 { return 5 }
+	internal := func(c limit.Client) bool { return c.Request.Header.Get("X-Internal") != "" }
+	answer := func(w http.ResponseWriter, _ *http.Request, _ limit.Decision) { fmt.Fprint(w, "too many") }
+	served := func(_ *http.Request, status int) int64 {
+		if status < 400 {
+			return 1
+		}
+		return 0
+	}
+	for _, options := range []*limit.Options{
+		{Refuse: answer},
+		{Exempt: internal},
+		{Headers: limit.XRateLimitUnix},
+		{Proxies: limit.Proxies{Hops: 1}},
+	} {
+		limit.New(nil, options)
+	}
+	limiter := limit.New(nil, nil)
+	rl := ginlimit.New(limiter)
+	rl.Refuse = func(c *gin.Context, _ limit.Decision) { c.String(http.StatusTooManyRequests, "too many") }
+	for i, rule := range []limit.Rule{
+		limit.PerIP(time.Minute, 100),
+		limit.Per(limit.By("tenant", tenant), time.Minute, 100),
+		{Key: limit.ByIP, Limit: 100, Window: time.Minute, Cost: rules.CostBy("pages", pages)},
+		{Key: limit.ByIP, Limit: 100, Window: time.Minute, OnStoreError: limit.Allow},
+		{Key: limit.ByIP, Limit: 5, Window: time.Hour, Settle: rules.OnStatus(http.StatusUnauthorized)},
+		{Key: limit.ByIP, Limit: 100, Window: time.Minute, Settle: rules.SettleBy("served", served)},
+		{Key: limit.ByIP, Limit: 10, Window: time.Second, Algorithm: limit.TokenBucket{Burst: 50}},
+		{Key: limit.ByIP, Limit: 10, Window: time.Second, Algorithm: limit.TokenBucket{Burst: 50, Missing: 50}},
+		{Key: limit.ByIP, Limit: 100, Window: time.Hour, Algorithm: limit.FixedWindow{}},
+		{Key: limit.ByIP, Limit: 100, Window: time.Hour, Algorithm: limit.FixedWindow{Aligned: true}},
+	} {
+		set := limit.Named(fmt.Sprint("options-", i), rule)
+		fmt.Print(send(limiter.Limit(set)(http.HandlerFunc(ok)), "GET", "/").Code, " ")
+	}
+	limiter.Limit(limit.EachRoute(limit.PerIP(time.Minute, 100)))
+	for _, text := range []string{"100/1m per ip plan pro 1000", "1000/1h per ip token-bucket; 20/1s per ip token-bucket"} {
+		limit.MustParse(text)
+	}
+	calls, err := limiter.Policy(limit.Named("calls", limit.PerUser(time.Minute, 100)))
+	if err != nil {
+		panic(err)
+	}
+	alice := map[string]string{"user": "alice"}
+	d, err := calls.Wait(ctx, limit.Request{Keys: alice})
+	fmt.Println(d.Allowed, err)
+	d, err = calls.Peek(ctx, limit.Request{Keys: alice})
+	fmt.Println(d.Allowed, err)
+	// Output:
+	// 200 200 200 200 200 200 200 429 200 200 true <nil>
+	// true <nil>
 }

@@ -142,7 +142,7 @@ func Validate(l *limit.Limiter, rules limit.RuleSet) error { return validate(l, 
 // rules that they began with.
 //
 // A rule keeps the state of its keys if it keeps its name. A default name follows the key
-// and the window. docs/plans.md says what each algorithm keeps. A rule without a Cost,
+// and the window. docs/changing-limits.md says what each algorithm keeps. A rule without a Cost,
 // Settle or Fallback gets that of the declared rule of the same name, so that rules in text
 // do not lose what only code can say. A set that leaves such a rule out is an error.
 func Change(l *limit.Limiter, sets ...limit.RuleSet) error { return change(l, sets...) }

@@ -156,7 +156,7 @@ func raiseWrong(ctx context.Context, _ *overrides.Overrides, api *limit.Policy) 
 // TestLimitChanges compares what each algorithm keeps of 6 units when the limit of a key
 // changes with the table of the page.
 func TestLimitChanges(t *testing.T) {
-	page := read(t, "../docs/plans.md")
+	page := read(t, "../docs/changing-limits.md")
 	for _, words := range []string{"sliding-log", "fixed-window", "sliding-cells", "sliding-counter", "token-bucket", "token-bucket burst 10", "leaky-bucket", "leaky-bucket burst 10",
 		"queue burst 9", "concurrency", "distinct query v"} {
 		row := "| `" + words + "` "

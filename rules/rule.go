@@ -102,7 +102,8 @@ type Rule struct {
 	// Plans has the limits of callers on plans, at most 64, by the name of the plan: see
 	// limit.Options.Caller. Other callers have Limit. A Burst of 0 and a bucket that begins
 	// empty follow the limit of the caller. Callers that share a key share what is
-	// spent, except that each plan has buckets and queues of its own. See docs/plans.md.
+	// spent, except that each plan has buckets and queues of its own. See docs/plans.md
+	// and docs/changing-limits.md.
 	Plans map[string]int64
 
 	// Reserve has, for up to 64 classes, how many units of the limit are kept for the

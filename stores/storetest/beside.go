@@ -12,7 +12,7 @@ import (
 
 // beside has a client take all it can get from two versions of a rule behind a random
 // balancer. The bound is what the looser version alone admits, and the constant that
-// docs/plans.md states for the algorithm.
+// docs/changing-limits.md states for the algorithm.
 func beside() (tests []namedTest) {
 	bucket := func(a core.Algorithm, burst int64) core.Quota {
 		return core.Quota{Algorithm: a, Limit: 1, Window: sec, Burst: burst}
