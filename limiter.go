@@ -115,9 +115,9 @@ func New(store core.Store, options *Options) *Limiter {
 // the policy. The error joins one [*rules.Error] for each thing wrong with the rules.
 func (l *Limiter) Policy(rules RuleSet) (*Policy, error) { return l.policy(rules, nil) }
 
-// Limit returns net/http middleware for one route. It is [Policy.Handler] of the policy of
-// rules, and panics if they are invalid, as [http.ServeMux.Handle] does for an invalid
-// pattern.
+// Limit returns net/http middleware for one route, or for a whole router if the set is
+// [Named]. It is [Policy.Handler] of the policy of rules, and panics if they are invalid, as
+// [http.ServeMux.Handle] does for an invalid pattern.
 func (l *Limiter) Limit(rules RuleSet) func(http.Handler) http.Handler {
 	p, err := l.policy(rules, &door.Place{})
 	if err != nil {

@@ -7,8 +7,8 @@
 //		limit.PerIP(2*time.Second, 5), limit.Global(time.Minute, 1000))))
 //
 // A refused request is an error, which Echo's HTTPErrorHandler answers. The
-// package does not use c.RealIP, which by default believes what clients write in
-// X-Forwarded-For: see limit.Options.Proxies.
+// package does not use c.RealIP, which before Echo 4.16.3 by default believes what
+// clients write in X-Forwarded-For: see limit.Options.Proxies.
 //
 // In a handler, limit.DecisionFrom(c.Request().Context()) returns the decision.
 package echolimit
