@@ -12,6 +12,7 @@ import (
 	"flag"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -65,11 +66,14 @@ type gateway struct {
 // refusals.
 func newGateway(upstream *url.URL, store core.Store, l limits, drain time.Duration) (*gateway, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DisableCompression = true // the meter reads the replies
+	transport.DisableCompression = true
 	g := &gateway{ServeMux: http.NewServeMux(), upstream: upstream, transport: transport, output: l.output, drain: drain}
 	g.cut, g.stop = context.WithCancel(context.Background())
 	for _, a := range []*api{openAI, anthropic} {
-		policy, err := limit.New(store, &limit.Options{Headers: a.style, Refuse: a.refuse, Fail: a.undecided}).Policy(l.rules())
+		fail := func(w http.ResponseWriter, _ *http.Request, _ error) {
+			a.fail(w, http.StatusServiceUnavailable, "the limits are unavailable")
+		}
+		policy, err := limit.New(store, &limit.Options{Headers: a.style, Refuse: a.refuse, Fail: fail}).Policy(l.rules())
 		if err != nil {
 			return nil, err
 		}
@@ -104,11 +108,11 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request, a *api, policy *
 // reply has ended, even if the client has left, and settles what was used.
 func (g *gateway) forward(w http.ResponseWriter, r *http.Request, a *api, q *query) {
 	decision, detached := limit.DecisionFrom(r.Context()), context.WithoutCancel(r.Context())
-	used := func() usage { return q.most }
+	m := &meter{most: q.most, anthropic: a == anthropic}
 	defer func() { // the proxy panics if the client has left
 		ctx, cancel := context.WithTimeout(detached, 5*time.Second)
 		defer cancel()
-		if err := decision.SettleCosts(ctx, q.costs(used())); err != nil {
+		if err := decision.SettleCosts(ctx, q.costs(m.used())); err != nil {
 			log.Print("a request stays charged in full: ", err)
 		}
 	}()
@@ -123,24 +127,23 @@ func (g *gateway) forward(w http.ResponseWriter, r *http.Request, a *api, q *que
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(g.upstream)
 			p.Out.Body, p.Out.ContentLength = io.NopCloser(bytes.NewReader(q.body)), int64(len(q.body))
-			p.Out.Header.Del("Accept-Encoding")
+			for _, name := range []string{"Accept-Encoding", "Connection", "Upgrade"} { // the meter reads plain replies
+				p.Out.Header.Del(name)
+			}
 		},
 		ModifyResponse: func(reply *http.Response) error {
-			for name := range reply.Header { // Retry-After passes, since it is about this reply
-				if strings.Contains(name, "Ratelimit") {
-					reply.Header.Del(name)
-				}
-			}
-			if used = (usage{}).get; reply.StatusCode == http.StatusOK {
-				m := &meter{ReadCloser: reply.Body, most: q.most, anthropic: a == anthropic}
-				m.stream = strings.HasPrefix(reply.Header.Get("Content-Type"), "text/event-stream")
-				reply.Body, used = m, m.used
+			// Retry-After passes, since it is about this reply.
+			maps.DeleteFunc(reply.Header, func(name string, _ []string) bool { return strings.Contains(name, "Ratelimit") })
+			if m.stream = strings.HasPrefix(reply.Header.Get("Content-Type"), "text/event-stream"); reply.StatusCode == http.StatusOK {
+				m.ReadCloser, reply.Body = reply.Body, m
+			} else {
+				m.most = usage{}
 			}
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			if ctx.Err() == nil { // otherwise it is unknown what the upstream has done
-				used = (usage{}).get
+				m.most = usage{}
 			}
 			a.fail(w, http.StatusBadGateway, "the upstream does not answer")
 		},
@@ -186,21 +189,19 @@ func main() {
 		client := redis.NewClient(&redis.Options{Addr: *redisAddr, ContextTimeoutEnabled: true})
 		store = redisstore.New(client, &redisstore.Options{Prefix: "llmgateway"})
 	}
-	target, err := url.Parse(*upstream)
-	if err != nil || target.Host == "" {
-		log.Fatal("-upstream: write a URL such as https://api.openai.com")
-	}
+	target, err := url.ParseRequestURI(*upstream)
+	must(err)
 	g, err := newGateway(target, store, l, *drain)
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	listener, err := net.Listen("tcp", *addr)
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := g.run(ctx, listener, *grace); err != nil {
+	must(g.run(ctx, listener, *grace))
+}
+
+func must(err error) {
+	if err != nil {
 		log.Fatal(err)
 	}
 }

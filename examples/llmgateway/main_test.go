@@ -496,13 +496,13 @@ func TestRefusals(t *testing.T) {
 		before := w.charged()
 		got := w.post(openAI.path, big)
 		assert.Equal(t, 429, got.status)
-		assert.JSONEq(t, `{"error":{"type":"rate_limit_exceeded","code":"rate_limit_exceeded","param":null,"message":"rate limit reached for output-tokens"}}`, got.body)
+		assert.JSONEq(t, `{"error":{"type":"rate_limit_exceeded","code":"rate_limit_exceeded","param":null,"message":"limit: refused by output-tokens, retry after 36s"}}`, got.body)
 		assert.Equal(t, []string{"application/json", "36", "36000", "1000", ""}, []string{got.header.Get("Content-Type"), got.header.Get("Retry-After"),
 			got.header.Get("Retry-After-Ms"), got.header.Get("X-Ratelimit-Remaining-Output-Tokens"), got.header.Get("X-Should-Retry")})
 
 		got = w.post(anthropic.path, strings.ReplaceAll(mess, "500", "4000"))
 		assert.Equal(t, 429, got.status)
-		assert.JSONEq(t, `{"type":"error","error":{"type":"rate_limit_error","message":"rate limit reached for output-tokens"}}`, got.body)
+		assert.JSONEq(t, `{"type":"error","error":{"type":"rate_limit_error","message":"limit: refused by output-tokens, retry after 36s"}}`, got.body)
 		assert.Equal(t, []string{"36000", "1000", "2000-01-01T00:00:48Z"}, []string{got.header.Get("Retry-After-Ms"),
 			got.header.Get("Anthropic-Ratelimit-Output-Tokens-Remaining"), got.header.Get("Anthropic-Ratelimit-Output-Tokens-Reset")})
 		assert.Equal(t, before, w.charged(), "a refusal is charged nothing")

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -27,8 +28,6 @@ const (
 // A usage is the tokens of a request: of input that is new, read from a cache, and written to
 // one for 5 minutes or an hour, and of output.
 type usage struct{ input, cached, written, hour, output int64 }
-
-func (u usage) get() usage { return u }
 
 func (u usage) valid() bool {
 	all := []int64{u.input, u.cached, u.written, u.hour, u.output}
@@ -105,26 +104,17 @@ func (a *api) fail(w http.ResponseWriter, status int, message string) {
 }
 
 func (a *api) refuse(w http.ResponseWriter, _ *http.Request, d limit.Decision) {
-	var names []string
-	for rule := range d.Rules() {
-		if rule.Refused {
-			names = append(names, rule.Name)
-		}
-	}
 	if d.RetryAfter > time.Minute { // the SDKs wait for no longer, and would try again at once
 		w.Header().Set("X-Should-Retry", "false")
 	}
-	a.fail(w, http.StatusTooManyRequests, "rate limit reached for "+strings.Join(names, ", "))
-}
-
-func (a *api) undecided(w http.ResponseWriter, _ *http.Request, _ error) {
-	a.fail(w, http.StatusServiceUnavailable, "the limits are unavailable")
+	refused := limit.RefusedError{Decision: d}
+	a.fail(w, http.StatusTooManyRequests, refused.Error())
 }
 
 // What can cost more tokens than it has bytes, or has other prices, is refused, and so are names
 // such as Max_Tokens, which some parsers read as max_tokens.
 var (
-	otherFields = regexp.MustCompile(`^(audio|container|inference_geo|mcp_servers|modalities|service_tier|speed|web_search_options)$|[^a-z0-9_]`)
+	otherFields = regexp.MustCompile(`^(audio|container|inference_geo|mcp_servers|modalities|prediction|service_tier|speed|web_search_options)$|[^a-z0-9_]`)
 	otherTypes  = regexp.MustCompile(`"type":"(image|input_|file|document|container_|computer_|bash_|text_editor_|web_|code_execution|mcp_|memory_|tool_search)`)
 )
 
@@ -167,11 +157,10 @@ func (a *api) parse(body []byte, most int64) (*query, error) {
 		return nil, fmt.Errorf("%s, times n, must be from 1 to %d", a.most, most)
 	}
 	if a == openAI && asked.Stream {
-		if asked.Options == nil {
-			asked.Options = make(map[string]json.RawMessage)
-		}
-		asked.Options["include_usage"] = json.RawMessage("true")
-		fields["stream_options"], _ = json.Marshal(asked.Options) // which was parsed
+		options := map[string]json.RawMessage{}
+		maps.Copy(options, asked.Options)
+		options["include_usage"] = json.RawMessage("true")
+		fields["stream_options"], _ = json.Marshal(options) // which was parsed
 	}
 	forwarded, err := json.Marshal(fields)
 	// The input costs at most a token for each byte, at the highest price.
@@ -237,17 +226,13 @@ func (m *meter) Read(p []byte) (int, error) {
 			m.end()
 		}
 	}
-	if m.err = err; err != nil {
-		m.end()
-	}
+	m.err = err
 	return n, err
 }
 
 // Close reads a reply that the client no longer reads to its end.
 func (m *meter) Close() error {
-	if m.err == nil {
-		_, _ = io.Copy(io.Discard, m)
-	}
+	_, _ = io.Copy(io.Discard, m)
 	return m.ReadCloser.Close()
 }
 
@@ -286,6 +271,7 @@ func (m *meter) report(data *json.RawMessage) bool {
 // used returns the usage that the reply is charged. What was not reported stays reserved, but the
 // output of a stream that was cut is estimated: a token for every four bytes of its deltas.
 func (m *meter) used() usage {
+	m.end()
 	u := m.usage()
 	if m.final {
 		return u
