@@ -27,7 +27,7 @@ var algorithms = [...]row{
 	SlidingCells: {
 		name: "sliding-cells", state: func() State { return &cellsState{} },
 		maxLimit: MaxLimit, fields: FieldCells,
-		span: (*Quota).windowAndCells,
+		owes: true, span: (*Quota).windowAndCells,
 	},
 	SlidingCounter: {
 		name: "sliding-counter", state: func() State { return &counterState{} },
@@ -37,12 +37,12 @@ var algorithms = [...]row{
 	TokenBucket: {
 		name: "token-bucket", state: func() State { return &bucketState{} },
 		maxLimit: MaxLimit, fields: FieldBurst | FieldMissing, minBurst: 1,
-		refills: true, span: (*Quota).refillTime,
+		refills: true, owes: true, span: (*Quota).refillTime,
 	},
 	LeakyBucket: {
 		name: "leaky-bucket", state: func() State { return &bucketState{} },
 		maxLimit: MaxLimit, fields: FieldBurst, minBurst: 1,
-		refills: true, span: (*Quota).refillTime,
+		refills: true, owes: true, span: (*Quota).refillTime,
 	},
 	Queue: {
 		name: "queue", state: func() State { return &queueState{} },
@@ -81,6 +81,7 @@ type row struct {
 	refills bool // units come back one by one at Limit a Window, up to Capacity
 	queues  bool // admitted units wait for their turn, and Capacity includes the one that passes
 	leases  bool // units are held until they are released, renewed, or their Window ends
+	owes    bool // settlements may take units above the limit: see Charge.MaxDebt
 	bars    bool // refusals by other rules count, and a key may be barred: even a cost of 0 is refused then
 
 	identified bool // charges carry an ID
@@ -128,6 +129,9 @@ func ParseAlgorithm(word string) (a Algorithm, ok bool) {
 // Fields returns the fields of a [Quota] that a uses beside Limit and Window.
 // The others must be zero.
 func (a Algorithm) Fields() Fields { return a.row().fields }
+
+// Owes reports whether a [Charge] may have a MaxDebt.
+func (a Algorithm) Owes() bool { return a.row().owes }
 
 // MaxLimit returns the largest limit of a quota.
 func (a Algorithm) MaxLimit() int64 { return a.row().maxLimit }

@@ -26,6 +26,11 @@ type Charge struct {
 	Debt bool
 	Age  int64 // 0 to [MaxTime]; only with Debt
 
+	// MaxDebt bounds a Debt, where the algorithm is one that [Algorithm.Owes]: the key ends
+	// at most so many units above the limit, and the rest of Cost is forgiven, see
+	// [Decision].Forgiven. 0 means no bound. Without Debt it has no effect.
+	MaxDebt int64
+
 	// Since, if not 0, is how many µs ago the last of the units were used. A reset of the
 	// key since then cancels the debt, if another process may have made it. It is more than
 	// Age where a bucket is charged for what it lacks now.

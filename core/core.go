@@ -44,6 +44,8 @@ type Decision struct {
 	At    int64 // when the store decided, by the clock that it decides by; of several clocks see TimeOf
 	Delay int64 // how long after At an admitted request must wait: see [Queue]
 
+	Forgiven int64 // of charges that are debts: the units beyond their MaxDebt, which were not taken
+
 	// Tag is for a store that wraps another one. What the wrapper writes into an
 	// admission comes back, unchanged, in the [Return] of it. Other stores leave
 	// it 0.

@@ -93,8 +93,10 @@ func (d *Decision) Decide(now int64, charges []Charge, states []State) {
 		outcomes[i].Remaining = room
 		switch {
 		case c.Debt:
-			if c.Cost > 0 {
-				states[i].Owe(&c.Quota, c.Cost, max(0, now-c.Age), c.ID)
+			n := c.owes(room)
+			d.Forgiven += c.Cost - n
+			if n > 0 {
+				states[i].Owe(&c.Quota, n, max(0, now-c.Age), c.ID)
 				outcomes[i].Remaining = states[i].Advance(&c.Quota, now)
 			}
 		case !c.fits(states[i].Needs(c), room):
@@ -132,6 +134,18 @@ func (d *Decision) Decide(now int64, charges []Charge, states []State) {
 			o.RetryAfter = state.After(needs + c.Reserve - room)
 		}
 	}
+}
+
+// owes returns how many units a debt takes where there is room for so many, or is none.
+func (c *Charge) owes(room int64) int64 {
+	most := c.MaxDebt
+	switch {
+	case most == 0:
+		return c.Cost
+	case c.Quota.Refills():
+		most = min(most, c.Quota.mostOwed()-c.Quota.Capacity())
+	}
+	return min(c.Cost, max(0, room+most))
 }
 
 // Fits reports whether c fits where there is room for so many units, if it needs

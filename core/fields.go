@@ -120,17 +120,17 @@ func (q *Quota) misplaced() error {
 	unused := q.set() &^ q.Algorithm.Fields()
 	for i, name := range fieldNames {
 		if f := Fields(1) << i; unused.Has(f) {
-			list = append(list, fmt.Sprintf("%s is for %s", name, algorithmsWith(f)))
+			list = append(list, fmt.Sprintf("%s is for %s", name, algorithmsThat(func(a Algorithm) bool { return a.Fields().Has(f) })))
 		}
 	}
 	return fmt.Errorf("%s: choose that algorithm, or leave it out (this rule is %v)", strings.Join(list, "; "), q.Algorithm)
 }
 
-// algorithmsWith returns the names of the algorithms that use a field.
-func algorithmsWith(f Fields) string {
+// algorithmsThat returns the names of some algorithms.
+func algorithmsThat(has func(Algorithm) bool) string {
 	var names []string
 	for _, a := range Algorithms() {
-		if a.Fields().Has(f) {
+		if has(a) {
 			names = append(names, a.String())
 		}
 	}

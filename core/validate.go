@@ -90,6 +90,9 @@ func (c *Charge) validate() error {
 			ErrCharges, c.Rule, c.Quota.Algorithm)
 	case c.Debt && c.Reserve > 0:
 		return fmt.Errorf("%w: rule %q: a debt is always taken: leave out Reserve", ErrCharges, c.Rule)
+	case c.MaxDebt != 0 && (uint64(c.MaxDebt) > MaxLimit || !c.Quota.Algorithm.Owes()):
+		return fmt.Errorf("%w: rule %q: a debt of at most %d: write 1 to %d for %s, and 0 for %v",
+			ErrCharges, c.Rule, c.MaxDebt, int64(MaxLimit), algorithmsThat(Algorithm.Owes), c.Quota.Algorithm)
 	case uint64(c.Age) > uint64(MaxTime) || uint64(c.Since) > uint64(MaxTime) || (c.Age > 0 || c.Since > 0) && !c.Debt:
 		return fmt.Errorf("%w: rule %q: age %d, since %d: write 0 to %d for a debt, or else 0", ErrCharges, c.Rule, c.Age, c.Since, MaxTime)
 	}

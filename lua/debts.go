@@ -22,7 +22,7 @@ func NewDebts(prefix, now string, grace int, charges []core.Charge) *Debts {
 		c := &charges[i]
 		params := parameters(&c.Quota, now)
 		l.Keys = append(l.Keys, Key(prefix, c))
-		l.Args = append(l.Args, int(c.Quota.Algorithm), c.Quota.Limit, c.Quota.Window, params, c.Cost, c.Age, string(appendID(nil, c.ID)), c.Since)
+		l.Args = append(l.Args, int(c.Quota.Algorithm), c.Quota.Limit, c.Quota.Window, params, c.Cost, c.Age, string(appendID(nil, c.ID)), c.Since, c.MaxDebt)
 	}
 	for i := range charges {
 		l.Keys = append(l.Keys, MarkKey(prefix, &charges[i]))
@@ -32,23 +32,26 @@ func NewDebts(prefix, now string, grace int, charges []core.Charge) *Debts {
 	return l
 }
 
-// Decode returns the decision on charges from the reply of the call, without the number
-// at its end. With an error none was taken.
-func (l *Debts) Decode(reply []int64, charges []core.Charge) (core.Decision, error) {
-	if len(reply) != 1+3*len(charges) || reply[0] < 0 || reply[0] > core.MaxTime {
-		return core.Decision{}, fmt.Errorf("%w: %d numbers for %d debts", ErrReply, len(reply), len(charges))
+// Decode returns the decision on charges, and how much of each was forgiven, from the reply
+// of the call without the number at its end. With an error none was taken.
+func (l *Debts) Decode(reply []int64, charges []core.Charge) (d core.Decision, forgiven []int64, err error) {
+	if len(reply) != 1+4*len(charges) || reply[0] < 0 || reply[0] > core.MaxTime {
+		return d, nil, fmt.Errorf("%w: %d numbers for %d debts", ErrReply, len(reply), len(charges))
 	}
-	d := core.NewDecision(reply[0], len(charges))
+	d = core.NewDecision(reply[0], len(charges))
 	d.Allowed = true
+	forgiven = make([]int64, len(charges))
 	for i := range charges {
-		left, more, reset := reply[3*i+1], reply[3*i+2], reply[3*i+3]
+		left, more, reset := reply[4*i+1], reply[4*i+2], reply[4*i+3]
+		forgiven[i] = reply[4*i+4]
 		switch {
 		case left < 0:
-			return core.Decision{}, wrong(-left, l.Keys[i])
-		case left > charges[i].Quota.Capacity() || more < 0 || more > maxSpan || reset < 0 || reset > maxSpan:
-			return core.Decision{}, fmt.Errorf("%w: %s makes no sense: %d", ErrValue, l.Keys[i], reply[3*i+1:3*i+4])
+			return core.Decision{}, nil, wrong(-left, l.Keys[i])
+		case left > charges[i].Quota.Capacity() || more < 0 || more > maxSpan || reset < 0 || reset > maxSpan ||
+			forgiven[i] < 0 || forgiven[i] > charges[i].Cost:
+			return core.Decision{}, nil, fmt.Errorf("%w: %s makes no sense: %d", ErrValue, l.Keys[i], reply[4*i+1:4*i+5])
 		}
 		d.Outcomes()[i] = core.Outcome{Remaining: left, MoreAfter: more, ResetAfter: reset}
 	}
-	return d, nil
+	return d, forgiven, nil
 }

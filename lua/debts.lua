@@ -10,10 +10,12 @@
 -- ARGV[4…]  for each debt: algorithm (its number in package core), limit, window in us,
 --           parameters (as in take.lua, without ids); its units; the us for which they
 --           have been used; its id, 8 bytes; the us since its units were used before a
---           reset, which cancels it, or 0
+--           reset, which cancels it, or 0; how many units above the limit the key may
+--           have afterwards, or 0 for any number
 -- ARGV[#]   the number of the call
--- reply     integers: now in us, then for each debt three: what remains, at least 0; us
---           until that grows; us until the quota is full. If a key is wrong, the first is
+-- reply     integers: now in us, then for each debt four: what remains, at least 0; us
+--           until that grows; us until the quota is full; the units that are above what
+--           the key may have, and were not taken. If a key is wrong, the first is
 --           below 0: -1 a value of another type, -2 a value that no script wrote, -3
 --           that the time of Redis is in none of the calendar periods sent. The last is
 --           the number of the call. A call that comes after its deadline has the first
@@ -39,6 +41,12 @@ local function charge_small(rule, value, now, n, at, id)
   local as = rule.as
   local s, what = as.decode(value, rule, now)
   if not s then return nil, what or WRONG_VALUE end
+  local most = rule.debt
+  if most > 0 then
+    if rule.burst then most = math.min(most, owed_most(rule, rule.burst) - rule.burst) end
+    rule.takes = math.min(n, math.max(0, s.room + most))
+    n = rule.takes
+  end
   local owes = n > 0 and as.owe(s, n, at, id)
   if not owes and not s.redated then return s end
   local fresh, life = as.encode(s, be56(now))
@@ -54,10 +62,11 @@ end
 
 local out, seen, lives, wrong = {now}, {}, {}, false
 for k = 1, #keys do
-  local i, key, since, mark = 8*k - 4, keys[k], tonumber(argv[8*k + 3]), nil
+  local i, key, mark = 9*k - 5, keys[k], nil
+  local since = tonumber(argv[i + 7])
   if since > 0 then mark = redis.pcall('GET', marks[k]) end
-  if type(mark) == 'string' and sub(mark, 1, 1) == 'P' and u56(mark, 2) >= now - since then argv[8*k] = 0 end
-  local rule = {as = algorithms[tonumber(argv[i])], limit = tonumber(argv[i + 1]), window = tonumber(argv[i + 2])}
+  if type(mark) == 'string' and sub(mark, 1, 1) == 'P' and u56(mark, 2) >= now - since then argv[i + 4] = 0 end
+  local rule = {as = algorithms[tonumber(argv[i])], limit = tonumber(argv[i + 1]), window = tonumber(argv[i + 2]), debt = tonumber(argv[i + 8])}
   rule.short = rule.window < 4294967296
   if rule.as.prepare then rule.as.prepare(rule, argv[i + 3]) end
   local value, what, at, s, fresh, life = seen[key], nil, now - argv[i + 5], nil, nil, nil
@@ -67,10 +76,12 @@ for k = 1, #keys do
     if not s then what = fresh end
   end
   if what then
-    out[3*k - 1], out[3*k], out[3*k + 1], wrong = -what, 0, 0, true
+    out[4*k - 2], out[4*k - 1], out[4*k], out[4*k + 1], wrong = -what, 0, 0, 0, true
   else
     if fresh then seen[key], lives[key] = fresh, life end
-    out[3*k - 1], out[3*k], out[3*k + 1] = s.room > 0 and s.room or 0, s.more, s.reset
+    local takes = rule.takes or argv[i + 4]
+    out[4*k - 2], out[4*k - 1], out[4*k], out[4*k + 1] = s.room > 0 and s.room or 0, s.more, s.reset, argv[i + 4] - takes
+    argv[i + 4] = takes
   end
 end
 out[#out + 1] = tonumber(argv[#argv])
@@ -79,5 +90,5 @@ if wrong then return out end
 for key, value in pairs(seen) do
   call('SET', key, value, 'PX', tostring(ceil(lives[key] / 1000) + grace))
 end
-for k = 1, #keys do close_debt(k, now, grace, tonumber(argv[8*k]), now - argv[8*k + 1]) end -- @tallies
+for k = 1, #keys do close_debt(k, now, grace, tonumber(argv[9*k - 1]), now - argv[9*k]) end -- @tallies
 return out

@@ -16,7 +16,14 @@ func (s *Store) owe(ctx context.Context, asks []core.Ask) error {
 	}
 	groups := s.split(charges)
 	decisions := make([]core.Decision, len(groups))
-	if err := each(groups, func(i int, g *group) error { return g.part.owe(ctx, g.charges, &decisions[i]) }); err != nil {
+	forgiven := make([]int64, len(charges))
+	if err := each(groups, func(i int, g *group) error {
+		each, err := g.part.owe(ctx, g.charges, &decisions[i])
+		for j := range each {
+			forgiven[g.at[j]] = each[j]
+		}
+		return err
+	}); err != nil {
 		return err
 	}
 	all, n := merge(groups, decisions, len(charges), true), 0
@@ -25,6 +32,7 @@ func (s *Store) owe(ctx context.Context, asks []core.Ask) error {
 		d.Allowed = true
 		for j := range d.Outcomes() {
 			d.Set(j, &all, n)
+			d.Forgiven += forgiven[n]
 			n++
 		}
 		asks[i].Decision = d
@@ -32,13 +40,13 @@ func (s *Store) owe(ctx context.Context, asks []core.Ask) error {
 	return nil
 }
 
-// owe takes charges that are debts, on keys of one slot. The charges are copies.
-func (p *part) owe(ctx context.Context, charges []core.Charge, d *core.Decision) error {
-	s := p.store
-	s.hasher.replace(charges)
-	err := p.oweAll(ctx, charges, d, false)
+// owe takes charges that are debts, on keys of one slot, and returns how much of each was
+// forgiven. The charges are copies.
+func (p *part) owe(ctx context.Context, charges []core.Charge, d *core.Decision) (forgiven []int64, err error) {
+	p.store.hasher.replace(charges)
+	forgiven, err = p.oweAll(ctx, charges, d, false)
 	if !errors.Is(err, lua.ErrValue) {
-		return err
+		return forgiven, err
 	}
 	if !mixed(charges) {
 		return p.oweAll(ctx, charges, d, true)
@@ -47,14 +55,15 @@ func (p *part) owe(ctx context.Context, charges []core.Charge, d *core.Decision)
 	all.Allowed = true
 	for i := range charges {
 		var one core.Decision
-		if err := p.oweAll(ctx, charges[i:i+1], &one, true); err != nil {
-			return err
+		more, err := p.oweAll(ctx, charges[i:i+1], &one, true)
+		if err != nil {
+			return nil, err
 		}
-		all.At = one.At
+		all.At, forgiven = one.At, append(forgiven, more...)
 		all.Set(i, &one, 0)
 	}
 	*d = all
-	return nil
+	return forgiven, nil
 }
 
 // mixed reports whether charges on one key have different algorithms.
@@ -71,7 +80,7 @@ func mixed(charges []core.Charge) bool {
 }
 
 // oweAll takes debts by one call; tallied of keys that several algorithms charge.
-func (p *part) oweAll(ctx context.Context, charges []core.Charge, d *core.Decision, tallied bool) error {
+func (p *part) oweAll(ctx context.Context, charges []core.Charge, d *core.Decision, tallied bool) (forgiven []int64, err error) {
 	s := p.store
 	now := s.now()
 	call := lua.NewDebts(p.prefix, now, s.grace, charges)
@@ -81,7 +90,7 @@ func (p *part) oweAll(ctx context.Context, charges []core.Charge, d *core.Decisi
 	c := &invocation{script: call.Script, keys: call.Keys, args: call.Args, timed: now == ""}
 	reply, err := s.numbered(ctx, c, []core.Ask{{Charges: charges}})
 	if err == nil {
-		*d, err = call.Decode(reply, charges)
+		*d, forgiven, err = call.Decode(reply, charges)
 	}
-	return err
+	return forgiven, err
 }

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/routelimit/limit/core"
@@ -110,6 +111,7 @@ func (s *schedule) owe() {
 				large := []int64{3 * c.Quota.Capacity(), core.MaxCost, core.MaxCost - s.random.Int64N(1<<40)}
 				c.Cost = pick(s.random, large)
 			}
+			drawMaxDebt(s.random, c)
 			if s.forgets && (c.Quota.Refills() || c.Quota.Bars()) {
 				continue // a store may have forgotten what the key took since
 			}
@@ -118,6 +120,13 @@ func (s *schedule) owe() {
 		asks = append(asks, charges)
 	}
 	s.takeAll(asks)
+}
+
+// drawMaxDebt bounds a debt where that can be, half of the time.
+func drawMaxDebt(random *rand.Rand, c *core.Charge) {
+	if c.Quota.Algorithm.Owes() && random.IntN(2) == 0 {
+		c.MaxDebt = pick(random, []int64{1, 1 + random.Int64N(3*c.Quota.Capacity()), core.MaxLimit})
+	}
 }
 
 // advance moves the clock by a step that is likely to find a fault.

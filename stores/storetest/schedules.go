@@ -203,7 +203,7 @@ func (s *schedule) compare(i int, charges []core.Charge, got core.Decision) {
 		states[i] = s.stateOf(c)
 	}
 	want := core.Decide(s.now, charges, states)
-	if got.Allowed != want.Allowed || got.At != want.At || got.Delay != want.Delay || !slices.Equal(got.Outcomes(), want.Outcomes()) {
+	if got.Allowed != want.Allowed || got.At != want.At || got.Delay != want.Delay || got.Forgiven != want.Forgiven || !slices.Equal(got.Outcomes(), want.Outcomes()) {
 		s.trace = append(s.trace, step{at: s.now, charges: charges, Decision: want})
 		s.fail("the last line is what package core decides, of ask %d", i)
 	}

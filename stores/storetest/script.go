@@ -106,7 +106,7 @@ func describe(c core.Charge) string {
 		text += fmt.Sprintf(", reserve %d", c.Reserve)
 	}
 	if c.Debt {
-		text += fmt.Sprintf(", a debt %d us old", c.Age)
+		text += fmt.Sprintf(", a debt %d us old, at most %d", c.Age, c.MaxDebt)
 	}
 	return text
 }

@@ -69,6 +69,7 @@ func (l *lifeOfVersions) step() {
 		c.Cost = max(1, l.state.Clone().Advance(&q, l.now)) // what is left
 	case 4:
 		c.Debt, c.Cost = true, 1+random.Int64N(q.Limit+3)
+		drawMaxDebt(random, &c)
 		if !q.Bars() { // a store may have forgotten the strikes of then
 			c.Age = pick(random, []int64{0, 1, random.Int64N(q.Window), q.Window, 2 * q.Window})
 		}
