@@ -109,7 +109,7 @@ func newVersion(policy *Policy, set RuleSet) *version {
 func (p *version) compile(i int, r *Rule) engine.Rule {
 	q := r.Quota()
 	compiled := engine.Rule{
-		Charge:  core.Charge{Rule: r.Name, Quota: q, OnError: r.OnStoreError},
+		Charge:  core.Charge{Rule: r.Name, Quota: q, OnError: r.OnStoreError, MaxDebt: r.Debt},
 		Settles: r.Settle != (rules.Settlement{}),
 		Watches: r.Shadow != nil,
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/engine"
+	"github.com/routelimit/limit/internal/notice"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -297,7 +298,8 @@ func (d Decision) Wait(ctx context.Context) error {
 // A second call, also on a copy, returns [ErrSettled]. Rules of [Concurrency] are released,
 // not settled. If the cost is lower, the rest is refunded, as far as its time has
 // not passed; docs/algorithms.md has the details. If it is higher, Settle takes what the
-// rules have room for, and no more: so let Cost be the most that the request may cost.
+// rules have room for, and above the limit as far as their Debt allows: without one, let
+// Cost be the most that the request may cost.
 // After an error that wraps [ErrUndecided] everything may stay taken. Rules that took
 // different units need SettleCosts: an error says so, and settles nothing.
 func (d Decision) Settle(ctx context.Context, n int64) error {
@@ -336,11 +338,21 @@ func (d Decision) SettleCosts(ctx context.Context, costs map[string]int64) error
 
 // settle corrects what each rule took to what cost returns for it, if that is ok.
 func (d *Decision) settle(ctx context.Context, cost func(rule int) (n int64, ok bool)) error {
-	return d.of.Settle(ctx, func(rule int, charged int64) int64 {
+	return d.correct(ctx, func(rule int, charged int64) int64 {
 		n, ok := cost(rule)
 		if !ok || n > 0 && !d.policy.rules[rule].Charge.Quota.Spends() {
 			return charged
 		}
 		return n
 	})
+}
+
+// correct settles what the request took, and says if units were forgiven.
+func (d *Decision) correct(ctx context.Context, cost func(rule int, charged int64) int64) error {
+	forgiven, err := d.of.Settle(ctx, cost)
+	if forgiven > 0 {
+		l := d.policy.limiter
+		l.notices.forgiven.Say(&l.lines, notice.Forgiven, "policy", d.Policy, "units", forgiven)
+	}
+	return err
 }

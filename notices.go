@@ -22,6 +22,7 @@ type notices struct {
 	failures        [len(failures)]notice.Throttle
 	overflow, twice notice.Throttle
 	override        notice.Throttle
+	forgiven        notice.Throttle
 
 	// Whether each of these was written, which is once.
 	untrusted, silentProxy, lateUser, unknownClass, freeAttempts atomic.Bool

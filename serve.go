@@ -217,7 +217,7 @@ func (l *layer) settle(status int) {
 	defer cancel()
 	p := l.version
 	var invalid error
-	err := l.Decision.of.Settle(ctx, func(i int, charged int64) int64 {
+	err := l.Decision.correct(ctx, func(i int, charged int64) int64 {
 		settle := &p.list[i].Settle
 		if *settle == (rules.Settlement{}) {
 			return charged

@@ -84,6 +84,10 @@ type Stats struct {
 	// Settled how many of them were settled or given back. The difference is in use or was never
 	// settled, and stays charged.
 	Reserved, Settled int64
+
+	// Forgiven is how many units requests cost beyond what they reserved and what their rules
+	// may owe: see the Debt of a [limit.Rule]. They were charged to nobody.
+	Forgiven int64
 }
 
 // ReadStats returns the state of a limiter. It does not block. The fields are read one
@@ -91,7 +95,7 @@ type Stats struct {
 func ReadStats(l *limit.Limiter) Stats {
 	e := engineOf(l)
 	reserved, settled := e.Reservations()
-	return Stats{Waiters: e.Queues.Len(), Condition: core.ConditionOf(e.Store), Reserved: reserved, Settled: settled}
+	return Stats{Waiters: e.Queues.Len(), Condition: core.ConditionOf(e.Store), Reserved: reserved, Settled: settled, Forgiven: e.Forgiven()}
 }
 
 // Observe has a function called with each decision from now on, as Observe of

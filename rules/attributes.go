@@ -187,6 +187,22 @@ func functionWords() []attribute {
 
 func refusalWords() []attribute {
 	return []attribute{
+		{word: "debt", doc: "how many units above the limit a settlement may take",
+			read: func(d *draft) (err error) {
+				d.Debt, err = d.text.Number(core.MaxLimit, "a number after debt, such as 20k")
+				return err
+			},
+			write: func(r *Rule, _ *core.Quota) []string {
+				return words(r.Debt != 0, "debt", strconv.FormatInt(r.Debt, 10))
+			},
+			check: func(r *Rule, p *problems) {
+				switch q := r.Quota(); {
+				case r.Debt < 0 || r.Debt > core.MaxLimit:
+					p.addf("debt %d: write 1 to %d units, or leave it out", r.Debt, int64(core.MaxLimit))
+				case r.Debt > 0 && q.Algorithm != noAlgorithm && !q.Algorithm.Owes():
+					p.addf("debt: %v has none: leave it out, or write token-bucket, leaky-bucket or sliding-cells", q.Algorithm)
+				}
+			}},
 		{word: "on-error", doc: "what the rule does while the store is unavailable", values: onErrors,
 			read: func(d *draft) error {
 				i := slices.Index(onErrors, d.text.Peek())

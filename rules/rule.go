@@ -67,7 +67,7 @@ type Rule struct {
 
 	// Settle says what a request really cost, once it has been answered with a status:
 	// see [SettleBy]. The zero value keeps the charge. A lower cost refunds the rest, and a
-	// higher one takes what there is room for: see limit.Decision.Settle, and [OnStatus]
+	// higher one takes what there is room for, and Debt: see limit.Decision.Settle, and [OnStatus]
 	// for attempts that count only if they fail. The status is the one that was sent:
 	// by the handler, or later, by middleware around the rules that their adapter sees
 	// (docs/login.md). It is 200 if the handler wrote nothing, and 101 if it hijacked
@@ -75,6 +75,16 @@ type Rule struct {
 	// unless something answers. A negative cost is a mistake of the function: the charge
 	// stays, and Options.Observe is called.
 	Settle Settlement
+
+	// Debt is how many units above the limit a key may owe, up to 10^12, for requests that
+	// turn out to cost more than they reserved: a settlement is charged in full up to that,
+	// and the rest is forgiven and counted. A key in debt is refused until it has repaid,
+	// which RetryAfter includes. A bucket repays as it refills, at most what it refills in ten
+	// years. In sliding cells the units leave the window instead, so that a window holds at
+	// most Limit and Debt, and the mean may be as high. 0 means that a settlement takes what
+	// there is room for. Only [TokenBucket], [LeakyBucket] and [SlidingCells] have debts, and
+	// callers on all plans the same.
+	Debt int64
 
 	// OnRefusal says what happens to a request that the rule refuses. The zero value
 	// is inherited: see [Refusal].

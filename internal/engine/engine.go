@@ -31,8 +31,8 @@ type Engine struct {
 	Queues   waiting.Queues
 	Timed    atomic.Bool // whether decisions have a Latency
 
-	reserved, settled atomic.Int64
-	plans             atomic.Uint64 // made so far
+	reserved, settled, forgiven atomic.Int64
+	plans                       atomic.Uint64 // made so far
 }
 
 // Reservations returns how many reservations were admitted, and how many of them were
@@ -41,6 +41,10 @@ func (e *Engine) Reservations() (reserved, settled int64) {
 	settled = e.settled.Load() // first, so that it is never above reserved
 	return e.reserved.Load(), settled
 }
+
+// Forgiven returns how many units settlements did not take, since their keys would have owed
+// more than their rules allow.
+func (e *Engine) Forgiven() int64 { return e.forgiven.Load() }
 
 // Refilled has a caller that waits for a key ask the store at once.
 func (e *Engine) Refilled(c *core.Charge) {

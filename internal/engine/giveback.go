@@ -125,7 +125,7 @@ func (b *Refund) Amend(d *Decision) (given bool) {
 		if b.back[i].Units > 0 {
 			d.Outcomes()[b.run.of[i]] = b.back[i].Outcome
 			c := b.run.returns[i].Charge
-			c.Cost, c.Reserve, c.Debt = b.back[i].Units, 0, true
+			c.Cost, c.Reserve, c.Debt, c.MaxDebt = b.back[i].Units, 0, true, 0
 			b.run.given = append(b.run.given, c)
 		}
 	}

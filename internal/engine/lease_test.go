@@ -83,7 +83,8 @@ func TestSettleWatching(t *testing.T) {
 	}
 	settle := func(n int64) func(*Decision) {
 		return func(d *Decision) {
-			require.NoError(t, d.Settle(t.Context(), func(int, int64) int64 { return n }))
+			_, err := d.Settle(t.Context(), func(int, int64) int64 { return n })
+			require.NoError(t, err)
 		}
 	}
 	for name, row := range map[string]struct {

@@ -30,6 +30,7 @@ type taken struct {
 	units    []unit
 	ended    atomic.Bool // settled or given back
 	reserved bool        // whether it is counted as a reservation
+	forgiven int64       // of its settlement
 	slot     time.Time   // when the slot of a queue comes, if the decision has a Delay
 }
 
@@ -114,21 +115,24 @@ func (t *taken) begin() bool {
 }
 
 // Settle corrects what the request took to what cost returns for each rule and its
-// charge. A lower cost refunds the rest; a higher one takes what there is room for. It
-// returns [ErrSettled] if there is nothing to settle, or it has been settled. An error
-// that wraps [ErrUndecided] means that the store failed.
-func (d *Decision) Settle(ctx context.Context, cost func(rule int, charged int64) int64) error {
+// charge. A lower cost refunds the rest; a higher one takes what there is room for, or, as
+// far as the rule has debts, what it is. It returns how many units are beyond that of rules
+// that have debts, and [ErrSettled] if there is nothing to settle, or it has been settled. An
+// error that wraps [ErrUndecided] means that the store failed.
+func (d *Decision) Settle(ctx context.Context, cost func(rule int, charged int64) int64) (forgiven int64, err error) {
 	if d.taken == nil || !d.taken.begin() {
-		return ErrSettled
+		return 0, ErrSettled
 	}
-	_, err := d.taken.settle(ctx, d.taken.units, cost)
-	return err
+	t := d.taken
+	_, err = t.settle(ctx, t.units, cost)
+	return t.forgiven, err
 }
 
 // settle returns the units that each rule got back.
 func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, charged int64) int64) (given [core.MaxCharges]int64, err error) {
 	var less []core.Return
 	var more []core.Charge
+	var owed []core.Ask
 	var rules []int
 	for _, u := range units {
 		switch n := cost(u.rule, u.Cost); {
@@ -136,11 +140,15 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 			u.Cost -= n
 			less, rules = append(less, u.Return), append(rules, u.rule)
 		case n > u.Cost:
-			u.Cost = n - u.Cost
-			more = append(more, u.Charge)
+			if u.Cost = n - u.Cost; u.MaxDebt == 0 {
+				more = append(more, u.Charge)
+				continue
+			}
+			u.Debt, u.Reserve = true, 0
+			owed = append(owed, core.Ask{Charges: []core.Charge{u.Charge}})
 		}
 	}
-	err = t.takeMore(ctx, more)
+	err = errors.Join(t.takeMore(ctx, more), t.owe(ctx, owed))
 	if len(less) > 0 {
 		back, problem := t.engine.Store.Return(ctx, less)
 		for i := range back {
@@ -153,6 +161,21 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 		return given, fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
 	return given, nil
+}
+
+// owe takes debts.
+func (t *taken) owe(ctx context.Context, asks []core.Ask) error {
+	if len(asks) == 0 {
+		return nil
+	}
+	if err := t.engine.Store.Take(ctx, asks); err != nil {
+		return err
+	}
+	for i := range asks {
+		t.forgiven += asks[i].Decision.Forgiven
+	}
+	t.engine.forgiven.Add(t.forgiven)
+	return nil
 }
 
 // takeMore takes as much of each charge as there is room for. It asks for all at once, and

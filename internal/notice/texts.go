@@ -38,6 +38,8 @@ var texts = map[string]string{
 		"over the limit is authenticated as often as it likes: write attempts in a rule before authentication",
 	Undecided: "limit: a request could not be decided",
 	Unsettled: "limit: an admitted request could not be settled",
+	Forgiven: "limit: a request cost more than its rules may owe: the rest is not charged; reserve more, or " +
+		"write a larger debt",
 	LeaseLost: "limit: a request lost a lease that it held",
 	Overflow:  "limit: more keys than MaxKeys: new keys share quotas, and may be refused early",
 }

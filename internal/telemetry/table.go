@@ -96,10 +96,12 @@ var (
 		"Reservations that were admitted.", nil, nil}
 	Settled = &Metric{"rate_limiting.settlements", "rate_limiting_settlements_total", "{request}", Counter,
 		"Reservations that were settled or given back.", nil, nil}
+	Forgiven = &Metric{"rate_limiting.forgiven", "rate_limiting_forgiven_total", "{unit}", Counter,
+		"Units that requests cost beyond what their rules may owe.", nil, nil}
 )
 
 // OfDecisions and OfLimiters are all metrics, in the order of the documentation.
 var (
 	OfDecisions = []*Metric{Requests, Refusals, Marks, Shadows, Agreement, Errors, GivenBack, Latency, Used, Waits}
-	OfLimiters  = []*Metric{Waiters, Unavailable, Blocked, Outages, Owed, Paid, Reserved, Settled}
+	OfLimiters  = []*Metric{Waiters, Unavailable, Blocked, Outages, Owed, Paid, Reserved, Settled, Forgiven}
 )

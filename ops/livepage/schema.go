@@ -11,6 +11,7 @@ type (
 		Waiters     int64            `json:"waiters"`
 		Reserved    int64            `json:"reserved"`
 		Settled     int64            `json:"settled"`
+		Forgiven    int64            `json:"forgiven"`
 		Viewers     int64            `json:"viewers"`
 		Seconds     seconds          `json:"seconds"`
 		Now         rates            `json:"now"`

@@ -132,7 +132,7 @@ func (p *page) total(now moment) *totals {
 	stats := operate.ReadStats(p.limiter)
 	t := &totals{now: now, start: start, sets: map[string][]limit.RuleSet{}, keys: map[query][]topkeys.Key{}, state: state{
 		At: wall.UnixMilli(), Instance: p.options.Name, Since: start.UnixMilli(), Unavailable: stats.Unavailable,
-		Waiters: stats.Waiters, Reserved: stats.Reserved, Settled: stats.Settled,
+		Waiters: stats.Waiters, Reserved: stats.Reserved, Settled: stats.Settled, Forgiven: stats.Forgiven,
 		Viewers: int64(p.viewers.count()),
 		Outage:  outage{Since: unixMilli(stats.Since), Until: unixMilli(stats.Until), Owed: stats.Owed, Lost: unixMilli(stats.Lost), Doubted: unixMilli(stats.Doubted)},
 	}}

@@ -199,6 +199,9 @@ func (e *explanation) rule(policy string, rule *limit.Rule, d *limit.RuleDecisio
 	e.line("    limit:   %s", e.limit(policy, rule, d))
 	e.line("    refused: %s", e.refused(rule))
 	e.line("    outage:  %s", rule.OnStoreError)
+	if rule.Debt > 0 {
+		e.line("    debt:    up to %d units, if requests cost more than they reserved", rule.Debt)
+	}
 	if rule.Attempts {
 		e.line("    inner:   stays charged if an inner rule set refuses the request")
 	}

@@ -215,7 +215,7 @@ func (p *payment) asks(now int64) (asks []core.Ask) {
 	}
 	for _, c := range cells {
 		owed := p.charge
-		owed.Cost, owed.Reserve, owed.Debt, owed.ID = c.units, 0, true, c.id
+		owed.Cost, owed.Reserve, owed.Debt, owed.MaxDebt, owed.ID = c.units, 0, true, 0, c.id
 		if p.lacks == nil {
 			owed.Cost = c.owed(&owed.Quota, now)
 		}
