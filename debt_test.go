@@ -3,6 +3,8 @@ package limit_test
 import (
 	"bytes"
 	"log/slog"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,5 +127,72 @@ func TestDebtIsDeclared(t *testing.T) {
 	} {
 		rule.Key, rule.Limit, rule.Window = limit.Everyone, 10, time.Minute
 		assert.ErrorContains(t, limit.Rules(rule).Validate(), "debt", name)
+	}
+}
+
+// TestDebtBalances has 500 streams of a language model on one key reserve 1,000 tokens each and
+// use 300 to 3,000, spread over their length; a tenth of the clients leave early. With a bucket
+// and a debt of a tenth of the limit, a window holds little more than the limit, and the mean is
+// the limit. Without the debt, what was reserved too low is free.
+func TestDebtBalances(t *testing.T) {
+	const most, window = 200_000, 2 * time.Second
+	for _, row := range []struct {
+		debt                           int64
+		worstAbove, worst, mean, under float64
+	}{
+		{debt: most / 10, worst: 1.15, mean: 0.95, under: 1.01},
+		{debt: 0, worstAbove: 1.25, worst: 2, mean: 1.2, under: 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			limiter := limit.New(nil, nil)
+			policy, err := limiter.Policy(limit.Named("model", limit.Rule{Name: "tokens", Key: limit.Everyone,
+				Limit: most, Window: window, Algorithm: limit.TokenBucket{Burst: most / 10}, Debt: row.debt}))
+			require.NoError(t, err)
+			var mu sync.Mutex
+			ticks := make([]int64, 3_000) // of 10 ms, what was used in each
+			begin := time.Now()
+			end := begin.Add(20 * time.Second)
+			var streams sync.WaitGroup
+			for i := range 500 {
+				streams.Go(func() {
+					random := rand.New(rand.NewPCG(uint64(i), 49))
+					for time.Now().Before(end) {
+						d, err := policy.Take(t.Context(), limit.Request{Cost: 1_000, Settle: true})
+						assert.NoError(t, err)
+						if !d.Allowed {
+							time.Sleep(d.RetryAfter + rand.N(20*time.Millisecond))
+							continue
+						}
+						cost, chunks := int64(0), 3+random.Int64N(28)
+						if random.IntN(10) == 0 {
+							chunks = 1 + random.Int64N(chunks)
+						}
+						for range chunks {
+							time.Sleep(20*time.Millisecond + rand.N(30*time.Millisecond))
+							cost += 100
+							mu.Lock()
+							ticks[time.Since(begin)/(10*time.Millisecond)] += 100
+							mu.Unlock()
+						}
+						assert.NoError(t, d.Settle(t.Context(), cost))
+					}
+				})
+			}
+			streams.Wait()
+			sum, highest, total := int64(0), int64(0), int64(0)
+			for i := 500; i < 2_000; i++ { // after 5 s
+				total += ticks[i]
+				if sum += ticks[i]; i >= 700 {
+					sum -= ticks[i-200]
+				}
+				highest = max(highest, sum)
+			}
+			worst, mean := float64(highest)/most, float64(total)/(15*most/window.Seconds())
+			t.Logf("debt %d: worst window %.2f, mean %.3f of the limit, %d forgiven", row.debt, worst, mean, operate.ReadStats(limiter).Forgiven)
+			assert.Less(t, row.worstAbove, worst)
+			assert.Less(t, worst, row.worst)
+			assert.Greater(t, mean, row.mean)
+			assert.Less(t, mean, row.under)
+		})
 	}
 }

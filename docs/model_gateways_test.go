@@ -132,3 +132,23 @@ func TestGatewayReservesTheMost(t *testing.T) {
 	assert.Equal(t, 429, send(strings.Repeat(" ", 40_000)).Code)
 	assert.Equal(t, 413, send(strings.Repeat(" ", 2<<20)).Code)
 }
+
+var estimated = limit.Named("estimated",
+	limit.Rule{Name: "output-tokens", Key: limit.ByUser, Limit: 200_000, Window: time.Minute,
+		Algorithm: limit.TokenBucket{Burst: 20_000}, Debt: 20_000})
+
+// A customer whose answers are longer than estimated pays for them before the next request.
+func Example_debt() {
+	policy, err := limit.New(nil, nil).Policy(estimated)
+	if err != nil {
+		panic(err)
+	}
+	keys := map[string]string{"user": "alice"}
+	d, _ := policy.Take(context.Background(), limit.Request{Keys: keys, Cost: 1_000, Settle: true})
+	if err := d.Settle(context.Background(), 30_000); err != nil {
+		panic(err)
+	}
+	d, _ = policy.Take(context.Background(), limit.Request{Keys: keys})
+	fmt.Println(d.Allowed, d.RetryAfter.Round(time.Second))
+	// Output: false 3s
+}

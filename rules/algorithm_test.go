@@ -162,6 +162,7 @@ func TestEqualAttributes(t *testing.T) {
 		func(r *Rule) { r.OnRefusal.Degrade = true },
 		func(r *Rule) { r.OnRefusal.Fallback = http.RedirectHandler("/", http.StatusSeeOther) },
 		func(r *Rule) { r.OnRefusal.Mark = true },
+		func(r *Rule) { r.Debt = 5 },
 		func(r *Rule) { r.Message = "Later." },
 		func(r *Rule) { r.Shadow = new(Shadow) },
 		func(r *Rule) { r.Shadow = &Shadow{Enforced: 9} },

@@ -21,7 +21,7 @@ var others = []string{"sliding-log", "fixed-window", "sliding-cells", "sliding-c
 // wanted returns what an error wants after a rule, but for words that may not follow. Keyed
 // is whether another part of a key may.
 func wanted(keyed bool, without ...string) string {
-	all := append(slices.Clone(others), "aligned", "zone", "cells", "burst", "missing", "empty", "wait", "cost", "settle",
+	all := append(slices.Clone(others), "aligned", "zone", "cells", "burst", "missing", "empty", "wait", "cost", "settle", "debt",
 		"on-error", "refuse", "message", "shadow", "enforced", "replaces", "hidden", "attempts", "plan", "reserve", "exempt")
 	all = slices.DeleteFunc(all, func(word string) bool { return slices.Contains(without, word) })
 	want := "one of " + strings.Join(all, ", ") + `, or ";" and another rule`

@@ -321,6 +321,9 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP rate_limiting_forgiven_total Units that requests cost beyond what their rules may owe.
+# TYPE rate_limiting_forgiven_total counter
+rate_limiting_forgiven_total 0
 # HELP rate_limiting_reservations_total Reservations that were admitted.
 # TYPE rate_limiting_reservations_total counter
 rate_limiting_reservations_total 6
