@@ -34,8 +34,9 @@ const (
 	// OpenAI sets X-RateLimit-Limit-Requests, X-RateLimit-Remaining-Requests and
 	// X-RateLimit-Reset-Requests (until the quota is full, such as 6m0s) for a rule that is named
 	// requests, those with -Tokens for one that is named tokens, and so on. Rules without a
-	// name of their own have none. A refusal also has Retry-After-Ms, or, if no wait helps,
-	// "X-Should-Retry: false", which clients of OpenAI and Anthropic obey.
+	// name of their own have none. A refusal also has Retry-After-Ms, and, if no wait helps or
+	// it is longer than a minute, "X-Should-Retry: false". Clients of OpenAI and Anthropic obey
+	// both, but wait for no longer.
 	OpenAI
 
 	// Anthropic sets Anthropic-RateLimit-Requests-Limit, -Remaining and -Reset (when the quota
@@ -85,14 +86,19 @@ func (l *layer) setHeaders(h http.Header, values []string, text []byte) {
 	}
 	if style&(OpenAI|Anthropic) != 0 {
 		d.appendNamed(&f, style)
-		if refused && d.RetryAfter == Never {
+		if refused && (d.RetryAfter == Never || d.RetryAfter+d.jitter > longestRetry) {
 			h["X-Should-Retry"] = []string{"false"}
-		} else if refused {
+		}
+		if refused && d.RetryAfter != Never {
 			f.Text = strconv.AppendInt(f.Text, fields.In(d.RetryAfter+d.jitter, time.Millisecond), 10)
 			f.End("Retry-After-Ms", nil)
 		}
 	}
 }
+
+// longestRetry is how long the clients of OpenAI and Anthropic wait. They would try again at once
+// instead of waiting for longer.
+const longestRetry = time.Minute
 
 // appendNamed appends the fields of each rule that has a name.
 func (d *Decision) appendNamed(f *response.Fields, style Headers) {

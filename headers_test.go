@@ -134,6 +134,7 @@ func TestModelStyles(t *testing.T) {
 	assert.Contains(t, refused, "Retry-After-Ms: 590") // 589.877, rounded up
 	assert.Contains(t, refused, "X-Ratelimit-Reset-Input-Tokens: 41.99s")
 	assert.Contains(t, refused, "X-Ratelimit-Remaining-Requests: 59")
+	assert.NotContains(t, strings.Join(refused, "\n"), "X-Should-Retry")
 	never := send(71)
 	assert.Contains(t, never, "X-Should-Retry: false")
 	assert.NotContains(t, strings.Join(never, "\n"), "Retry-After")
@@ -146,4 +147,12 @@ func TestModelStyles(t *testing.T) {
 		assert.Equal(t, style&limit.Draft11 != 0, w.Header().Get("RateLimit") != "")
 		assert.Empty(t, w.Header().Get("Retry-After-Ms"))
 	}
+
+	slow := limit.New(nil, &limit.Options{Headers: limit.OpenAI}).Limit(limit.Named("slow", limit.Global(time.Hour, 1)))(http.NotFoundHandler())
+	var w *httptest.ResponseRecorder
+	for range 2 {
+		w = httptest.NewRecorder()
+		slow.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	}
+	assert.Equal(t, []any{429, "false", "3600"}, []any{w.Code, w.Header().Get("X-Should-Retry"), w.Header().Get("Retry-After")}, "SDKs would not wait")
 }

@@ -114,6 +114,9 @@ func (l *layer) decide(served bool) error {
 	if err := run.Serve(ctx, p.limiter.detached(ctx), l.patience(served), &d.of); err != nil {
 		return err
 	}
+	if l.given != nil && l.given.Settle {
+		run.Keep(&d.of)
+	}
 	d.decided(run, p, l.route.name, d.terms)
 	return nil
 }

@@ -29,7 +29,7 @@ type Request struct {
 
 	// Settle makes the decision one for [Decision.Settle] or SettleCosts, for work whose true
 	// cost is known only afterwards: bytes, tokens, rows. Cost is then the most that it may
-	// be. What is never settled stays taken.
+	// be, or an estimate under rules with Debt. What is never settled stays taken.
 	Settle bool
 }
 
@@ -64,8 +64,13 @@ func (p *version) checkGiven(r *Request) error {
 	if r == nil {
 		return nil
 	}
-	if r.UpTo || r.Settle || r.Plan != "" || r.Class != "" {
-		return &rules.Error{Problem: "of an HTTP request, a handler gives Keys, Cost and Costs: leave out UpTo, Settle, Plan and Class"}
+	if r.UpTo || r.Plan != "" || r.Class != "" {
+		return &rules.Error{Problem: "of an HTTP request, a handler gives Keys, Cost, Costs and Settle: leave out UpTo, Plan and Class"}
+	}
+	if len(r.Keys) > 0 {
+		if err := p.set.Unknown(r.Keys); err != nil {
+			return err
+		}
 	}
 	if _, err := validCost(r.Cost); err != nil {
 		return &rules.Error{Problem: err.Error()}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/operate"
 )
 
 // TestServeAfterBody has a handler read the body, and decide by what it says: the answers
@@ -51,9 +52,64 @@ func TestServeAfterBody(t *testing.T) {
 			assert.Contains(t, w.Body.String(), `"violated-policies":["per-tenant-1h"]`)
 		}
 	}
-	for _, given := range []limit.Request{{UpTo: true, Cost: 1}, {Settle: true}, {Plan: "pro"}, {Class: "critical"}, {Cost: -1}, {Costs: map[string]int64{"no": 1}}} {
+	for _, given := range []limit.Request{{UpTo: true, Cost: 1}, {Plan: "pro"}, {Class: "critical"}, {Cost: -1}, {Costs: map[string]int64{"no": 1}},
+		{Keys: map[string]string{"tenat": "a"}}, {Keys: map[string]string{"tenant": "a", "ip": "192.0.2.1"}}} {
 		w := httptest.NewRecorder()
 		assert.Error(t, policy.Serve(w, httptest.NewRequest("GET", "/", nil), given, http.NotFoundHandler()))
 		assert.Empty(t, w.Header())
 	}
+}
+
+// TestServeAddress does not take the peer of a request for an address that is none.
+func TestServeAddress(t *testing.T) {
+	policy := mustPolicy(limit.New(nil, nil), limit.Named("p", limit.Per(limit.ByHeader("X-Org").And(limit.ByIP), time.Hour, 10)))
+	for _, row := range []struct {
+		keys map[string]string
+		ok   bool
+	}{
+		{map[string]string{"ip": "192.0.2.1"}, true},
+		{map[string]string{"ip": ""}, true},
+		{map[string]string{"header x-org": "a"}, true},
+		{map[string]string{"ip": "localhost"}, false},
+		{map[string]string{"X-Org": "a"}, false},
+	} {
+		err := policy.Serve(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), limit.Request{Keys: row.keys}, http.NotFoundHandler())
+		assert.Equal(t, row.ok, err == nil, "%v: %v", row.keys, err)
+	}
+}
+
+// TestServeSettles has the handler behind Serve settle by name what it took, unless a set behind
+// that has refused the request.
+func TestServeSettles(t *testing.T) {
+	limiter := limit.New(nil, nil)
+	policy := mustPolicy(limiter, limit.Named("model",
+		limit.Rule{Name: "requests", Key: limit.Everyone, Limit: 10, Window: time.Hour},
+		limit.Rule{Name: "tokens", Key: limit.Everyone, Limit: 1_000, Window: time.Hour, Algorithm: limit.TokenBucket{Burst: 1_000}, Debt: 500}))
+	inner := limiter.Limit(limit.Named("inner", limit.Global(time.Hour, 2)))
+	left := func() (list []int64) {
+		d, err := policy.Peek(t.Context(), limit.Request{})
+		require.NoError(t, err)
+		for r := range d.Rules() {
+			list = append(list, r.Remaining)
+		}
+		return list
+	}
+	given := limit.Request{Costs: map[string]int64{"requests": 1, "tokens": 100}, Settle: true}
+	serve := func(used int64, settled error) {
+		err := policy.Serve(httptest.NewRecorder(), httptest.NewRequest("POST", "/", nil), given, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			d := limit.DecisionFrom(r.Context())
+			inner(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
+			assert.ErrorIs(t, d.SettleCosts(r.Context(), map[string]int64{"tokens": used}), settled)
+		}))
+		require.NoError(t, err)
+	}
+	serve(40, nil)
+	assert.Equal(t, []int64{9, 960}, left())
+	serve(1_200, nil)
+	assert.Equal(t, []int64{8, 0}, left(), "and 240 are owed")
+	given.Costs["tokens"] = 0
+	serve(1, limit.ErrSettled) // the inner set refuses, and everything is given back
+	assert.Equal(t, []int64{8, 0}, left())
+	stats := operate.ReadStats(limiter)
+	assert.Equal(t, [...]int64{3, 3, 0}, [...]int64{stats.Reserved, stats.Settled, stats.Forgiven})
 }

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -280,4 +281,45 @@ func (s Set) Missing(keys map[string]string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Unknown returns an error that joins one for each name in keys that no key of the set has, and
+// for an address that is none: the rules would go by the HTTP request instead.
+func (s Set) Unknown(keys map[string]string) error {
+	var errs []error
+	for name, value := range keys {
+		switch k := s.named(name); {
+		case k == nil:
+			errs = append(errs, fmt.Errorf("limit: no rule has the key %q: write one that %s names, or leave it out", name, s))
+		case k.kind == grammar.IP:
+			errs = append(errs, k.Missing(map[string]string{k.label: value})...)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// named returns the resolver of the set that has a name, as Lookup finds it, or nil.
+func (s *Set) named(name string) (found *KeyResolver) {
+	for i := range s.rules {
+		values := s.rules[i].Values()
+		if found = cmp.Or(s.rules[i].Key.named(name), values.named(name)); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+func (k *KeyResolver) named(name string) *KeyResolver {
+	for i := range k.parts {
+		if part := k.parts[i].named(name); part != nil {
+			return part
+		}
+	}
+	if k.kind == 0 || k.kind == grammar.Global || len(k.parts) > 0 {
+		return nil
+	}
+	if k.label == name || k.kind == grammar.Header && strings.EqualFold(k.label, name) {
+		return k
+	}
+	return nil
 }

@@ -26,7 +26,6 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -41,15 +40,13 @@ type limits struct{ requests, input, output, streams, budget int64 }
 
 // rules returns the rules, with the names that headers and query.costs use.
 func (l limits) rules() limit.RuleSet {
-	// With a Settle, the handler can call SettleCosts. What it does not settle stays charged.
-	byHandler := rules.SettleBy("by-handler", func(*http.Request, int) int64 { return rules.AsCharged })
 	month := limit.FixedWindow{Calendar: core.Calendar{Unit: core.Month, Zone: time.UTC}}
 	return limit.Named("model",
 		limit.Rule{Name: "requests", Key: limit.ByUser, Limit: l.requests, Window: time.Minute},
-		limit.Rule{Name: "input-tokens", Key: limit.ByUser, Limit: l.input, Window: time.Minute, Algorithm: limit.TokenBucket{}, Settle: byHandler},
-		limit.Rule{Name: "output-tokens", Key: limit.ByUser, Limit: l.output, Window: time.Minute, Algorithm: limit.TokenBucket{}, Settle: byHandler},
+		limit.Rule{Name: "input-tokens", Key: limit.ByUser, Limit: l.input, Window: time.Minute, Algorithm: limit.TokenBucket{}},
+		limit.Rule{Name: "output-tokens", Key: limit.ByUser, Limit: l.output, Window: time.Minute, Algorithm: limit.TokenBucket{}},
 		limit.Rule{Name: "streams", Key: limit.ByUser, Limit: l.streams, Window: 10 * time.Second, Algorithm: limit.Concurrency{}},
-		limit.Rule{Name: "budget", Key: limit.ByUser, Limit: l.budget, Algorithm: month, Settle: byHandler})
+		limit.Rule{Name: "budget", Key: limit.ByUser, Limit: l.budget, Algorithm: month})
 }
 
 type gateway struct {
@@ -96,7 +93,7 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request, a *api, policy *
 		a.fail(w, http.StatusBadRequest, problem.Error())
 	default:
 		hash := sha256.Sum256([]byte(key)) // the store needs no secrets
-		given := limit.Request{Keys: map[string]string{"user": hex.EncodeToString(hash[:16])}, Costs: q.costs(q.most)}
+		given := limit.Request{Keys: map[string]string{"user": hex.EncodeToString(hash[:16])}, Costs: q.costs(q.most), Settle: true}
 		next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.forward(w, r, a, q) })
 		if err := policy.Serve(w, r, given, next); err != nil {
 			panic(err) // costs and rules have different names

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/routelimit/limit"
 )
@@ -104,9 +103,6 @@ func (a *api) fail(w http.ResponseWriter, status int, message string) {
 }
 
 func (a *api) refuse(w http.ResponseWriter, _ *http.Request, d limit.Decision) {
-	if d.RetryAfter > time.Minute { // the SDKs wait for no longer, and would try again at once
-		w.Header().Set("X-Should-Retry", "false")
-	}
 	refused := limit.RefusedError{Decision: d}
 	a.fail(w, http.StatusTooManyRequests, refused.Error())
 }

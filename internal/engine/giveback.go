@@ -62,7 +62,7 @@ func (h *Hold) Unused(d *Decision, list []Refund) []Refund {
 		return list
 	}
 	t := d.taken
-	if t != nil && !t.begin() { // the handler has settled it
+	if t != nil && !t.ended.CompareAndSwap(false, true) { // the handler has settled it
 		r.End()
 		return list
 	}
@@ -73,7 +73,7 @@ func (h *Hold) Unused(d *Decision, list []Refund) []Refund {
 	}
 	if t != nil {
 		t.units = slices.DeleteFunc(t.units, func(u unit) bool { return !r.plan.rules[u.rule].Keeps })
-		t.ended.Store(false) // the answer settles the rest
+		t.rest() // which the answer or the handler settles
 	}
 	if len(r.returns) == 0 {
 		r.End()

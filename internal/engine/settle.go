@@ -114,6 +114,15 @@ func (t *taken) begin() bool {
 	return first
 }
 
+// rest ends t, which has given back its units, but for what is left of them: that may still be
+// settled.
+func (t *taken) rest() {
+	t.ended.Store(false)
+	if len(t.units) == 0 {
+		t.begin()
+	}
+}
+
 // Settle corrects what the request took to what cost returns for each rule and its
 // charge. A lower cost refunds the rest; a higher one takes what there is room for, or, as
 // far as the rule has debts, what it is. It returns how many units are beyond that of rules
