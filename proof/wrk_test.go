@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 )
 
@@ -65,9 +66,7 @@ func buildLimitctl(t *testing.T, dir string) string {
 	if _, err := os.Stat(limitctl); err == nil {
 		return limitctl
 	}
-	build := exec.Command("go", "build", "-o", limitctl, ".")
-	build.Dir = "../cmd/limitctl"
-	out, err := build.CombinedOutput()
+	out, err := race.Build("../cmd/limitctl", limitctl).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return limitctl
 }

@@ -35,7 +35,7 @@ export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0="url.file://$tmp/copy.insteadOf" GIT_
 
 configured=$(go env GOPROXY)
 local="file://$cache/cache/download"
-GOFLAGS="$(go env GOFLAGS | sed 's/-tags=[^ ]*//') -mod=mod $*" # a new user sets no tags
+GOFLAGS="$(go env GOFLAGS) -mod=mod $*"
 export GOFLAGS GOWORK=off GOPRIVATE=$path GOBIN="$tmp/bin"
 
 # fetch prints what a go command prints. It takes other modules from the module

@@ -14,6 +14,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/race"
 )
 
 // demo starts limitctl demo on a free port and returns its address, with the token of the
@@ -24,9 +26,7 @@ func demo(t *testing.T) string {
 		return "" // open skips the test
 	}
 	limitctl := filepath.Join(t.TempDir(), "limitctl")
-	build := exec.Command("go", "build", "-o", limitctl, ".")
-	build.Dir = "../../cmd/limitctl"
-	said, err := build.CombinedOutput()
+	said, err := race.Build("../../cmd/limitctl", limitctl).CombinedOutput()
 	require.NoError(t, err, "%s", said)
 	cmd := exec.Command(limitctl, "demo", "--addr", "127.0.0.1:0")
 	out, err := cmd.StdoutPipe()
