@@ -146,10 +146,10 @@ else
 	banner "$oldest could not be fetched: nothing is tested with it"
 fi
 # shellcheck disable=SC2086
-go test -vet=off $packages . ./core
+go test -vet=off $packages ./core ./stores/memstore
 # shellcheck disable=SC2086
-go test -vet=off -p=4 $packages -run "Schedules|Batches|Guarded|Secret|Twins|Memory|Allocations|$(shortened)" \
-	./stores/... ./benchmarks/... ./cmd/limitctl/replay/... ./ops/feed ./ops/livepage ./ops/policyfile ./ops/topkeys
+go test -vet=off -p=4 $packages -run "Schedules|Batches|Twins|Memory|Allocations|$(shortened)" ./stores/redisstore . \
+	$(go list ./stores/... | grep -Ev '/(memstore|redisstore)$') ./benchmarks/... ./cmd/limitctl/replay/... ./ops/feed ./ops/livepage ./ops/policyfile ./ops/topkeys
 # shellcheck disable=SC2086
 go test -vet=off $packages -run Linearizable ./proof
 if has_redis; then
