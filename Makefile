@@ -57,7 +57,7 @@ faults:
 	cd proof && LIMIT_FAULTS=1 LIMIT_REQUIRE_REDIS=1 go test -count=1 -v -timeout=30m -run 'TestFaults$$|Recovery|TestReset' .
 
 proof:
-	cd proof && LIMIT_PROOF_SECONDS=$(PROOF_SECONDS) LIMIT_PROOF_KILLS=$(KILLS) go test -count=1 -v -timeout=1h -run 'AnyWindow|KilledHolders|ManyLeases|Shaping|Demo|Bandwidth' .
+	cd proof && LIMIT_PROOF_SECONDS=$(PROOF_SECONDS) LIMIT_PROOF_KILLS=$(KILLS) go test -count=1 -v -timeout=1h -run 'AnyWindow|KilledHolders|ManyLeases|Shaping|Demo|Bandwidth|Streams' .
 	cd proof && LIMIT_PROOF_KEYS=$(KEYS) go test -count=1 -v -timeout=1h -run 'TestFlood$$' .
 	LIMIT_SCHEDULES=$(SCHEDULES) go test -count=1 -v -timeout=2h -run 'Definition|TestStore/Schedules|TestBatches' ./core ./stores/memstore ./stores/redisstore
 	LIMIT_LONGEST=1 go test -count=1 -v -timeout=1h -run Longest ./stores/redisstore

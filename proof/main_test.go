@@ -18,6 +18,9 @@ func TestMain(m *testing.M) {
 	if url := os.Getenv(debtorVar); url != "" {
 		owe(url)
 	}
+	if url := os.Getenv(gatewayVar); url != "" {
+		stream(url)
+	}
 	if url := os.Getenv(loserVar); url != "" {
 		lose(url)
 	}
