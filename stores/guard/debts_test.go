@@ -37,3 +37,28 @@ func TestDebts(t *testing.T) {
 		}
 	}
 }
+
+// TestForgivenDebts has the memory count of a bounded debt what the store has taken of it, and
+// without the store all of it.
+func TestForgivenDebts(t *testing.T) {
+	s, f, _ := guarded(1, 1_000*sec)
+	c := charge("r", 3, core.Local)
+	c.Policy, c.Quota = "p", core.Quota{Algorithm: core.TokenBucket, Limit: 3, Window: 10 * sec, Burst: 3}
+	owed := c
+	owed.Debt, owed.Cost, owed.MaxDebt = true, 10, 4
+	d, err := core.Take(t.Context(), s, []core.Charge{owed})
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, d.Forgiven)
+	look := c
+	look.Cost = 0
+	own, err := core.Take(t.Context(), s.own, []core.Charge{look})
+	require.NoError(t, err)
+	assert.Equal(t, int64(7*10*sec/3+1), own.Outcomes()[0].ResetAfter, "7 of 10 are owed")
+
+	f.fail(errDown)
+	d, err = core.Take(t.Context(), s, []core.Charge{owed})
+	require.NoError(t, err)
+	assert.True(t, d.Allowed && d.Mode == core.ModeLocal)
+	assert.Zero(t, d.Forgiven)
+	assert.Equal(t, int64(17*10*sec/3+1), d.Outcomes()[0].ResetAfter, "17 are owed")
+}

@@ -261,11 +261,22 @@ func (s *Store) takeTogether(ctx context.Context, asks []core.Ask, began int64) 
 		if d := &asks[i].Decision; err != nil {
 			c.unanswered(err)
 		} else if d.Allowed {
+			c.forgive(d.Forgiven)
 			problem = c.counted(d)
 		}
 		failed = cmp.Or(failed, c.finish(problem))
 	}
 	return failed
+}
+
+// forgive leaves out units of a debt that the store has not taken, of an ask of one charge. The
+// memory counts those of others.
+func (c *call) forgive(units int64) {
+	if units > 0 && len(c.charges) == 1 {
+		owed := c.charges[0]
+		owed.Cost -= units
+		c.charges = []core.Charge{owed}
+	}
 }
 
 // finish ends a call that the store has decided, or failed to decide with err.

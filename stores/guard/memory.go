@@ -28,6 +28,7 @@ func (c *call) shares() *copies {
 	for i := range m.charges {
 		m.charges[i].Quota = c.charges[i].Quota.Share(c.guard.instances)
 		m.charges[i].Reserve = core.CeilDiv(c.charges[i].Reserve, c.guard.instances)
+		m.charges[i].MaxDebt = 0 // without the store nothing is forgiven: all of it is paid
 	}
 	return m
 }
