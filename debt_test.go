@@ -196,3 +196,16 @@ func TestDebtBalances(t *testing.T) {
 		})
 	}
 }
+
+// TestDebtOfShadow counts nothing as forgiven that a rule which only watches has not taken.
+func TestDebtOfShadow(t *testing.T) {
+	limiter := limit.New(nil, nil)
+	policy, err := limiter.Policy(limit.Named("model",
+		limit.Rule{Name: "watched", Key: limit.Everyone, Limit: 100, Window: time.Hour, Algorithm: limit.TokenBucket{Burst: 100}, Debt: 50, Shadow: &rules.Shadow{}},
+		limit.Rule{Name: "enforced", Key: limit.Everyone, Limit: 1_000, Window: time.Hour, Algorithm: limit.TokenBucket{Burst: 1_000}, Debt: 50}))
+	require.NoError(t, err)
+	spend(t, policy, nil, 500)
+	assert.Zero(t, operate.ReadStats(limiter).Forgiven)
+	spend(t, policy, nil, 800)
+	assert.EqualValues(t, 250, operate.ReadStats(limiter).Forgiven)
+}

@@ -70,6 +70,7 @@ func TestServeAddress(t *testing.T) {
 		{map[string]string{"ip": "192.0.2.1"}, true},
 		{map[string]string{"ip": ""}, true},
 		{map[string]string{"header x-org": "a"}, true},
+		{map[string]string{"header x-org": "a", "header X-ORG": "a"}, false},
 		{map[string]string{"ip": "localhost"}, false},
 		{map[string]string{"X-Org": "a"}, false},
 	} {

@@ -293,6 +293,10 @@ func (s Set) Unknown(keys map[string]string) error {
 			errs = append(errs, fmt.Errorf("limit: no rule has the key %q: write one that %s names, or leave it out", name, s))
 		case k.kind == grammar.IP:
 			errs = append(errs, k.Missing(map[string]string{k.label: value})...)
+		case k.kind == grammar.Header:
+			if _, once := k.Lookup(keys); !once {
+				errs = append(errs, fmt.Errorf("limit: key %q: two names differ only in case: write one of them", k.label))
+			}
 		}
 	}
 	return errors.Join(errs...)

@@ -78,12 +78,13 @@ type Rule struct {
 
 	// Debt is how many units above the limit a key may owe, up to 10^12, for requests that
 	// turn out to cost more than they reserved: a settlement is charged in full up to that,
-	// and the rest is forgiven and counted. A key in debt is refused until it has repaid,
-	// which RetryAfter includes. A bucket repays as it refills, at most what it refills in ten
+	// and the rest is forgiven and counted. A request that reserves a unit or more is refused
+	// until the key has repaid, which RetryAfter includes. A bucket repays as it refills, at most what it refills in ten
 	// years. In sliding cells the units leave the window instead, so that a window holds at
 	// most Limit and Debt, and the mean may be as high. 0 means that a settlement takes what
-	// there is room for. Only [TokenBucket], [LeakyBucket] and [SlidingCells] have debts, and
-	// callers on all plans the same.
+	// there is room for. Settlements while the store is unavailable are charged in full when it
+	// answers again, whatever Debt says. Only [TokenBucket], [LeakyBucket] and [SlidingCells]
+	// have debts, and callers on all plans the same.
 	Debt int64
 
 	// OnRefusal says what happens to a request that the rule refuses. The zero value

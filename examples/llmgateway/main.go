@@ -124,14 +124,16 @@ func (g *gateway) forward(w http.ResponseWriter, r *http.Request, a *api, q *que
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(g.upstream)
 			p.Out.Body, p.Out.ContentLength = io.NopCloser(bytes.NewReader(q.body)), int64(len(q.body))
-			for _, name := range []string{"Accept-Encoding", "Connection", "Upgrade"} { // the meter reads plain replies
+			for _, name := range []string{"Accept-Encoding", "Connection", "Upgrade", // the meter reads plain replies
+				"Content-Encoding", "Anthropic-Beta"} { // which can change what a request costs
 				p.Out.Header.Del(name)
 			}
+			p.Out.Header.Set("Content-Type", "application/json")
 		},
 		ModifyResponse: func(reply *http.Response) error {
 			// Retry-After passes, since it is about this reply.
 			maps.DeleteFunc(reply.Header, func(name string, _ []string) bool { return strings.Contains(name, "Ratelimit") })
-			if m.stream = strings.HasPrefix(reply.Header.Get("Content-Type"), "text/event-stream"); reply.StatusCode == http.StatusOK {
+			if m.stream = strings.HasPrefix(reply.Header.Get("Content-Type"), "text/event-stream"); reply.StatusCode/100 == 2 {
 				m.ReadCloser, reply.Body = reply.Body, m
 			} else {
 				m.most = usage{}

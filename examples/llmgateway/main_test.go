@@ -572,7 +572,8 @@ func TestInvalid(t *testing.T) {
 				assert.Equal(t, c.status, got.status, name)
 			}
 		}
-		for _, header := range []http.Header{{}, {"Authorization": {""}}, {"Authorization": {"Bearer "}}, {"Authorization": {"Basic k"}}, {"X-Api-Key": {""}}} {
+		for _, header := range []http.Header{{}, {"Authorization": {""}}, {"Authorization": {"Bearer "}}, {"Authorization": {"Basic k"}}, {"X-Api-Key": {""}},
+			{"Authorization": {"Bearer k k"}}, {"Authorization": {"Bearer ké"}}} {
 			r := w.request(w.t.Context(), anthropic.path, mess)
 			r.Header = header
 			got := w.send(r)
@@ -595,6 +596,38 @@ func TestServed(t *testing.T) {
 			w.post(openAI.path, strings.Replace(chat, `"max_tokens":500`, fields, 1))
 			assert.NotEmpty(t, w.body, fields)
 			w.body = nil
+		}
+	})
+}
+
+// TestOneReading has what is reserved and what is forwarded be one reading of the body, whatever
+// a client writes twice.
+func TestOneReading(t *testing.T) {
+	try(t, 0, func(w *world) {
+		w.answer = answers(200, `{}`) // which reports no usage
+		for fields, output := range map[string]int64{
+			`"max_tokens":1,"max_tokens":null`:                       1024,
+			`"max_tokens":1,"max_tokens":300`:                        300,
+			`"max_tokens":2,"max_completion_tokens":null`:            2,
+			`"max_completion_tokens":1,"max_completion_tokens":null`: 1024,
+			`"max_tokens":7,"n":2,"n":null`:                          7,
+		} {
+			before := w.charged().output
+			got := w.post(openAI.path, strings.Replace(chat, `"max_tokens":500`, fields, 1))
+			require.Equal(w.t, 200, got.status, fields)
+			assert.Equal(w.t, output, w.charged().output-before, fields)
+			assert.NotContains(w.t, string(w.body), "null", fields)
+			assert.Contains(w.t, string(w.body), fmt.Sprintf(`tokens":%d`, output), fields)
+			time.Sleep(time.Hour)
+		}
+		got := w.post(openAI.path, strings.Replace(chat, `"user","content":"Hi"`, `"user","content":[{"type":"image_url","type":"text","text":"Hi"}]`, 1))
+		require.Equal(w.t, 200, got.status)
+		assert.NotContains(w.t, string(w.body), "image_url")
+		for _, spaces := range []string{"Bearer k", "Bearer  k", "Bearer k "} {
+			r := w.request(w.t.Context(), openAI.path, chat)
+			r.Header.Set("Authorization", spaces)
+			w.send(r)
+			assert.Equal(w.t, "Bearer k", w.header.Get("Authorization"))
 		}
 	})
 }

@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/routelimit/limit"
@@ -83,7 +81,8 @@ func (a *api) key(h http.Header) string {
 	key, ok := strings.CutPrefix(h.Get(field), prefix)
 	h.Del("Authorization")
 	h.Del("X-Api-Key")
-	if !ok {
+	key = strings.TrimSpace(key) // or a client would have a quota for each number of spaces
+	if !ok || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }) {
 		return ""
 	}
 	h.Set(field, prefix+key)
@@ -117,8 +116,7 @@ var (
 // parse reads the body of a request, and writes what it reserves into what is forwarded. A reply
 // has at most so many tokens.
 func (a *api) parse(body []byte, most int64) (*query, error) {
-	var fields map[string]json.RawMessage
-	var all any
+	var fields map[string]any // what is forwarded, so that no two parsers read one body
 	var asked struct {
 		Model     string
 		Stream    bool
@@ -127,18 +125,26 @@ func (a *api) parse(body []byte, most int64) (*query, error) {
 		MaxOutput int64                      `json:"max_completion_tokens"`
 		Options   map[string]json.RawMessage `json:"stream_options"`
 	}
-	err := errors.Join(json.Unmarshal(body, &fields), json.Unmarshal(body, &asked), json.Unmarshal(body, &all))
-	if err != nil || fields == nil {
-		return nil, fmt.Errorf("the body must be an object with the fields of the API: %.200v", err)
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	err := decoder.Decode(&fields)
+	if _, end := decoder.Token(); err == nil && end != io.EOF {
+		err = errors.New("something follows it")
 	}
-	for name := range fields {
+	for name, value := range fields {
 		if otherFields.MatchString(name) {
 			return nil, fmt.Errorf("the gateway does not serve the field %.40q", name)
 		}
+		if value == nil {
+			delete(fields, name) // which an upstream could take for no bound
+		}
 	}
-	plain, err := json.Marshal(all) // without escapes of letters
+	plain, _ := json.Marshal(fields) // which was JSON; without escapes of letters, and each name once
+	if err = errors.Join(err, json.Unmarshal(plain, &asked)); err != nil || fields == nil {
+		return nil, fmt.Errorf("the body must be an object with the fields of the API: %.200v", err)
+	}
 	price, ok := prices[asked.Model]
-	if err != nil || !ok || otherTypes.Match(plain) {
+	if !ok || otherTypes.Match(plain) {
 		return nil, errors.New("the gateway serves models that have a price there, with text and tools of the client")
 	}
 	choices, output := max(1, asked.N), asked.Max
@@ -147,16 +153,18 @@ func (a *api) parse(body []byte, most int64) (*query, error) {
 	}
 	if output == 0 {
 		output = min(defaultOutput, most)
-		fields[a.most] = strconv.AppendInt(nil, output, 10)
+		fields[a.most] = output
 	}
 	if min(asked.N, asked.Max, asked.MaxOutput) < 0 || choices > min(most, maxTokens)/output {
 		return nil, fmt.Errorf("%s, times n, must be from 1 to %d", a.most, most)
 	}
 	if a == openAI && asked.Stream {
-		options := map[string]json.RawMessage{}
-		maps.Copy(options, asked.Options)
-		options["include_usage"] = json.RawMessage("true")
-		fields["stream_options"], _ = json.Marshal(options) // which was parsed
+		options, _ := fields["stream_options"].(map[string]any)
+		if options == nil {
+			options = map[string]any{}
+		}
+		options["include_usage"] = true
+		fields["stream_options"] = options
 	}
 	forwarded, err := json.Marshal(fields)
 	// The input costs at most a token for each byte, at the highest price.

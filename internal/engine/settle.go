@@ -142,6 +142,7 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 	var less []core.Return
 	var more []core.Charge
 	var owed []core.Ask
+	enforced := 0 // of owed, which come first
 	var rules []int
 	for _, u := range units {
 		switch n := cost(u.rule, u.Cost); {
@@ -154,10 +155,12 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 				continue
 			}
 			u.Debt, u.Reserve = true, 0
-			owed = append(owed, core.Ask{Charges: []core.Charge{u.Charge}})
+			if owed = append(owed, core.Ask{Charges: []core.Charge{u.Charge}}); !u.watches {
+				enforced++
+			}
 		}
 	}
-	err = errors.Join(t.takeMore(ctx, more), t.owe(ctx, owed))
+	err = errors.Join(t.takeMore(ctx, more), t.owe(ctx, owed, enforced))
 	if len(less) > 0 {
 		back, problem := t.engine.Store.Return(ctx, less)
 		for i := range back {
@@ -172,15 +175,15 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 	return given, nil
 }
 
-// owe takes debts.
-func (t *taken) owe(ctx context.Context, asks []core.Ask) error {
+// owe takes debts. What the first of them, of rules that enforce, do not take is forgiven.
+func (t *taken) owe(ctx context.Context, asks []core.Ask, enforced int) error {
 	if len(asks) == 0 {
 		return nil
 	}
 	if err := t.engine.Store.Take(ctx, asks); err != nil {
 		return err
 	}
-	for i := range asks {
+	for i := range asks[:enforced] {
 		t.forgiven += asks[i].Decision.Forgiven
 	}
 	t.engine.forgiven.Add(t.forgiven)

@@ -209,6 +209,9 @@ func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 	if n > core.MaxCharges || len(asks) > core.MaxCharges {
 		return s.store.Take(ctx, asks) // which returns an error
 	}
+	if n > 0 && asks[0].Owes() {
+		s.surrender(ctx, asks)
+	}
 	t := take{store: s, ctx: ctx, asks: asks}
 	if !t.prefetched() {
 		return s.store.Take(ctx, asks)
@@ -217,6 +220,25 @@ func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 		return err
 	}
 	return t.decide()
+}
+
+// surrender gives back what this instance holds of keys that are charged a bounded debt: they
+// owe less then, and nothing is handed out while they owe.
+func (s *Store) surrender(ctx context.Context, asks []core.Ask) {
+	for i := range asks {
+		for j := range asks[i].Charges {
+			c := &asks[i].Charges[j]
+			r := s.rule(c)
+			if c.MaxDebt == 0 || r == nil {
+				continue
+			}
+			if p := r.find(c.Key); p != nil {
+				if back := p.takeAll(); back != nil {
+					_ = p.giveBack(ctx, back) // otherwise the units expire
+				}
+			}
+		}
+	}
 }
 
 // Renew implements [core.Store].

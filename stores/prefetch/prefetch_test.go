@@ -261,6 +261,24 @@ func TestReset(t *testing.T) {
 	})
 }
 
+// TestBoundedDebt hands out nothing while a key owes, and forgives nothing that the instance holds.
+func TestBoundedDebt(t *testing.T) {
+	q := core.Quota{Algorithm: core.TokenBucket, Limit: 1000, Window: perMinute.Window, Burst: 1000}
+	in(t, q, func(o *one) {
+		used := o.warm()
+		require.Positive(t, o.held())
+		c := o.charge(1000 - used + 500)
+		c.Debt, c.MaxDebt = true, 500
+		d := o.take(c)
+		require.True(t, d.Allowed)
+		require.Zero(t, o.held())
+		require.LessOrEqual(t, d.Forgiven, int64(1), "what has been refilled meanwhile")
+		for range 100 {
+			require.False(t, o.take(o.charge(1)).Allowed)
+		}
+	})
+}
+
 // TestClosed holds that a closed store holds nothing and decides exactly.
 func TestClosed(t *testing.T) {
 	in(t, perMinute, func(o *one) {
