@@ -82,9 +82,9 @@ type Rule struct {
 	// until the key has repaid, which RetryAfter includes. A bucket repays as it refills, at most what it refills in ten
 	// years. In sliding cells the units leave the window instead, so that a window holds at
 	// most Limit and Debt, and the mean may be as high. 0 means that a settlement takes what
-	// there is room for. Settlements while the store is unavailable are charged in full when it
-	// answers again, whatever Debt says. Only [TokenBucket], [LeakyBucket] and [SlidingCells]
-	// have debts, and callers on all plans the same.
+	// there is room for. While the store is unavailable, each process bounds the debt by its share,
+	// and what it has charged is paid when the store answers again. Only [TokenBucket],
+	// [LeakyBucket] and [SlidingCells] have debts, and callers on all plans the same.
 	Debt int64
 
 	// OnRefusal says what happens to a request that the rule refuses. The zero value

@@ -269,8 +269,8 @@ func (s *Store) takeTogether(ctx context.Context, asks []core.Ask, began int64) 
 	return failed
 }
 
-// forgive leaves out units of a debt that the store has not taken, of an ask of one charge. The
-// memory counts those of others.
+// forgive leaves out units of a debt that were not taken, of an ask of one charge. Those of others
+// are counted.
 func (c *call) forgive(units int64) {
 	if units > 0 && len(c.charges) == 1 {
 		owed := c.charges[0]

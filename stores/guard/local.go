@@ -52,6 +52,7 @@ func (c *call) takeShare() (core.Decision, error) {
 	c.local(&d)
 	if admitted = d.Allowed; admitted {
 		d.Mode = mode
+		c.forgive(d.Forgiven)
 	}
 	return d, nil
 }

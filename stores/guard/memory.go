@@ -28,7 +28,7 @@ func (c *call) shares() *copies {
 	for i := range m.charges {
 		m.charges[i].Quota = c.charges[i].Quota.Share(c.guard.instances)
 		m.charges[i].Reserve = core.CeilDiv(c.charges[i].Reserve, c.guard.instances)
-		m.charges[i].MaxDebt = 0 // without the store nothing is forgiven: all of it is paid
+		m.charges[i].MaxDebt = core.CeilDiv(c.charges[i].MaxDebt, c.guard.instances)
 	}
 	return m
 }
@@ -38,6 +38,7 @@ func (c *call) shares() *copies {
 func (c *call) copies() *copies {
 	m := c.shares()
 	for i := range m.charges {
+		m.charges[i].MaxDebt = 0 // what the store has taken
 		switch {
 		case c.doubtful.has(i):
 		case c.overflow.has(i):
