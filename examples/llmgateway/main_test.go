@@ -722,7 +722,7 @@ func TestPrices(t *testing.T) {
 	}
 	dear := query{price: usage{1e9, 1e9, 1e9, 1e9, 1e9}}
 	costs := dear.costs(usage{maxTokens, maxTokens, maxTokens, maxTokens, maxTokens})
-	assert.EqualValues(t, 5*maxTokens*1_000, costs["budget"])
+	assert.Equal(t, int64(5*maxTokens*1_000), costs["budget"])
 	assert.EqualValues(t, maxTokens*3+maxTokens/10, costs["input-tokens"])
 }
 
