@@ -30,7 +30,6 @@ type taken struct {
 	units    []unit
 	ended    atomic.Bool // settled or given back
 	reserved bool        // whether it is counted as a reservation
-	forgiven int64       // of its settlement
 	slot     time.Time   // when the slot of a queue comes, if the decision has a Delay
 }
 
@@ -132,13 +131,12 @@ func (d *Decision) Settle(ctx context.Context, cost func(rule int, charged int64
 	if d.taken == nil || !d.taken.begin() {
 		return 0, ErrSettled
 	}
-	t := d.taken
-	_, err = t.settle(ctx, t.units, cost)
-	return t.forgiven, err
+	_, forgiven, err = d.taken.settle(ctx, d.taken.units, cost)
+	return forgiven, err
 }
 
-// settle returns the units that each rule got back.
-func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, charged int64) int64) (given [core.MaxCharges]int64, err error) {
+// settle returns the units that each rule got back, and how many were forgiven.
+func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, charged int64) int64) (given [core.MaxCharges]int64, forgiven int64, err error) {
 	var less []core.Return
 	var more []core.Charge
 	var owed []core.Ask
@@ -160,7 +158,8 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 			}
 		}
 	}
-	err = errors.Join(t.takeMore(ctx, more), t.owe(ctx, owed, enforced))
+	forgiven, err = t.owe(ctx, owed, enforced)
+	err = errors.Join(t.takeMore(ctx, more), err)
 	if len(less) > 0 {
 		back, problem := t.engine.Store.Return(ctx, less)
 		for i := range back {
@@ -170,24 +169,24 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 		err = errors.Join(err, problem)
 	}
 	if err != nil {
-		return given, fmt.Errorf("%w: %w", ErrUndecided, err)
+		return given, forgiven, fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
-	return given, nil
+	return given, forgiven, nil
 }
 
 // owe takes debts. What the first of them, of rules that enforce, do not take is forgiven.
-func (t *taken) owe(ctx context.Context, asks []core.Ask, enforced int) error {
+func (t *taken) owe(ctx context.Context, asks []core.Ask, enforced int) (forgiven int64, err error) {
 	if len(asks) == 0 {
-		return nil
+		return 0, nil
 	}
 	if err := t.engine.Store.Take(ctx, asks); err != nil {
-		return err
+		return 0, err
 	}
 	for i := range asks[:enforced] {
-		t.forgiven += asks[i].Decision.Forgiven
+		forgiven += asks[i].Decision.Forgiven
 	}
-	t.engine.forgiven.Add(t.forgiven)
-	return nil
+	t.engine.forgiven.Add(forgiven)
+	return forgiven, nil
 }
 
 // takeMore takes as much of each charge as there is room for. It asks for all at once, and
@@ -230,6 +229,6 @@ func (t *taken) giveBack() (given [core.MaxCharges]int64) {
 			break
 		}
 	}
-	given, _ = t.settle(ctx, units, func(int, int64) int64 { return 0 }) // otherwise it stays taken
+	given, _, _ = t.settle(ctx, units, func(int, int64) int64 { return 0 }) // otherwise it stays taken
 	return given
 }

@@ -233,9 +233,7 @@ func (s *Store) surrender(ctx context.Context, asks []core.Ask) {
 				continue
 			}
 			if p := r.find(c.Key); p != nil {
-				if back := p.takeAll(); back != nil {
-					_ = p.giveBack(ctx, back) // otherwise the units expire
-				}
+				_ = p.giveBack(ctx, p.takeAll()) // otherwise the units expire
 			}
 		}
 	}

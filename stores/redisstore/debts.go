@@ -18,9 +18,9 @@ func (s *Store) owe(ctx context.Context, asks []core.Ask) error {
 	decisions := make([]core.Decision, len(groups))
 	forgiven := make([]int64, len(charges))
 	if err := each(groups, func(i int, g *group) error {
-		each, err := g.part.owe(ctx, g.charges, &decisions[i])
-		for j := range each {
-			forgiven[g.at[j]] = each[j]
+		units, err := g.part.owe(ctx, g.charges, &decisions[i])
+		for j, n := range units {
+			forgiven[g.at[j]] = n
 		}
 		return err
 	}); err != nil {
