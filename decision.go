@@ -318,22 +318,56 @@ func (d Decision) Settle(ctx context.Context, n int64) error {
 // that is not named keeps what it took. A name that no rule has, or one of a rule of
 // [Concurrency], is an error that settles nothing.
 func (d Decision) SettleCosts(ctx context.Context, costs map[string]int64) error {
-	if d.policy == nil {
-		return ErrSettled
-	}
-	err := d.policy.validCosts(costs)
-	for i, name := range d.policy.names {
-		if _, named := costs[name]; named && d.policy.rules[i].Charge.Quota.Leases() {
-			err = errors.Join(err, &rules.Error{Rule: name, Problem: "leases are released, not settled: leave the rule out of SettleCosts"})
-		}
-	}
-	if err != nil {
+	if err := d.mayCost(costs); err != nil {
 		return err
 	}
 	return d.settle(ctx, func(rule int) (int64, bool) {
 		n, named := costs[d.policy.names[rule]]
 		return min(n, core.MaxCost), named
 	})
+}
+
+// Use says how much of each rule the request has used so far, by the names of the rules, while
+// the work goes on: after each chunk of a stream. The request must be one that can be settled. As
+// long as that is not above what it has taken, Use only notes it. Otherwise it takes more: half
+// as much again if there is room, and at least what was used, above the limit as far as the
+// Debt of the rule allows. If a rule has neither, Use returns a [*RefusedError] that says so:
+// the program should end the work.
+//
+// An amount below that of an earlier call, and a rule that is not named, change nothing. A
+// settlement below what was used does not give back what was taken above the limit. An HTTP
+// request whose handler never settles is settled by what it has used, also if the handler
+// panics; a decision of [Policy.Take] needs SettleCosts. Goroutines of one request may call Use
+// at once. Errors are otherwise those of SettleCosts.
+func (d Decision) Use(ctx context.Context, soFar map[string]int64) error {
+	if err := d.mayCost(soFar); err != nil {
+		return err
+	}
+	err := d.of.Use(ctx, func(rule int) int64 {
+		if !d.policy.rules[rule].Charge.Quota.Spends() {
+			return 0
+		}
+		return min(soFar[d.policy.names[rule]], core.MaxCost)
+	})
+	if err != nil || d.of.Allowed {
+		return err
+	}
+	d.describe(d.policy, d.Policy, d.terms)
+	return &RefusedError{Decision: d}
+}
+
+// mayCost returns what is wrong with the costs of a request that was admitted.
+func (d *Decision) mayCost(costs map[string]int64) error {
+	if d.policy == nil {
+		return ErrSettled
+	}
+	err := d.policy.validCosts(costs)
+	for i, name := range d.policy.names {
+		if _, named := costs[name]; named && d.policy.rules[i].Charge.Quota.Leases() {
+			err = errors.Join(err, &rules.Error{Rule: name, Problem: "leases are released, not settled: leave the rule out"})
+		}
+	}
+	return err
 }
 
 // settle corrects what each rule took to what cost returns for it, if that is ok.

@@ -192,34 +192,42 @@ func (l *layer) reportLoss(err error) {
 
 // done ends an admitted request when its handler has returned a status, or has panicked
 // with the status 0: it releases the leases, and settles by the answer, now or once there
-// is one. Without an answer the request stays charged.
+// is one. Without an answer the request stays charged, apart from rules of which the handler has
+// said what it used.
 func (l *layer) done(status int) {
 	d := &l.Decision
 	d.of.Release()
-	if !l.version.settles || !d.of.Settles() {
+	_, uses := d.of.Used()
+	if !l.version.settles && !uses || !d.of.Settles() {
 		return
 	}
 	if l.recorder != nil {
 		if status = l.recorder.Status(); status == 0 {
 			l.shared = true
 			l.recorder.Then(l.settle)
+			return
 		}
 	}
-	if status != 0 {
+	if status != 0 || uses {
 		l.settle(status)
 	}
 }
 
-// settle settles the rules that have a [Rule].Settle by the status of the response. It
-// may wait up to a second for the store.
+// settle settles the rules of which the handler has said what it used, and, by the status of
+// the response if there is one, those that have a [Rule].Settle. It may wait up to a second for
+// the store.
 func (l *layer) settle(status int) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.request.Context()), time.Second)
 	defer cancel()
 	p := l.version
+	used, _ := l.Decision.of.Used()
 	var invalid error
 	err := l.Decision.correct(ctx, func(i int, charged int64) int64 {
 		settle := &p.list[i].Settle
-		if *settle == (rules.Settlement{}) {
+		switch {
+		case used[i] > 0:
+			return used[i]
+		case status == 0 || *settle == (rules.Settlement{}):
 			return charged
 		}
 		n := settle.Units(l.request, status)

@@ -170,7 +170,7 @@ func functionWords() []attribute {
 				p.function("CostBy", r.Cost.name, r.Cost.fn != nil, r.Cost.fn != nil && *r.Cost.fn == nil)
 			},
 			same: sameFunction("Cost", "rules.CostBy", func(r *Rule) (string, any) { return r.Cost.name, r.Cost }, func(a, b any) bool { return a == b })},
-		{word: "settle", doc: "the statuses of responses that count, such as 401,403, or the function that says what a request cost",
+		{word: "settle", doc: "the statuses of responses that count, such as 401,403; used, if the handler says what a request uses; or the function that says what it cost",
 			read: readSettle,
 			write: func(r *Rule, _ *core.Quota) []string {
 				return words(r.Settle != (Settlement{}), "settle", r.Settle.text())

@@ -33,7 +33,8 @@ func (c Cost) Units(r *http.Request) int64 {
 }
 
 // A Settlement says what a request really cost, once it has been answered: see
-// [Rule].Settle. Make it with [OnStatus] or [SettleBy]. The zero Settlement is none.
+// [Rule].Settle. Make it with [OnStatus] or [SettleBy], or write [AsUsed]. The zero Settlement
+// is none.
 // Settlements are comparable: OnStatus(401) == OnStatus(401).
 type Settlement struct {
 	statuses [(maxStatus - minStatus + 64) / 64]uint64 // of OnStatus: a bit for each
@@ -131,6 +132,11 @@ func OnStatus(statuses ...int) (s Settlement) {
 	}
 	return s
 }
+
+// AsUsed is the settlement of requests whose handlers say what they use: see
+// limit.Decision.Use. A request of which nothing is said keeps its charge. In text it is
+// "settle used", unless the program has a function of that name.
+var AsUsed = SettleBy("used", func(*http.Request, int) int64 { return AsCharged })
 
 // AsCharged is what [Settlement.Units] returns for a request that keeps its charge. A cost
 // is never negative.

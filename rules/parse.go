@@ -482,7 +482,11 @@ func named[F interface{ String() string }](d *draft, known []F, want string) (f 
 
 func readSettle(d *draft) (err error) {
 	if word := d.text.Peek(); word == "" || word[0] < '0' || word[0] > '9' {
-		d.Settle, err = named(d, d.functions.Settlements, "statuses such as 401,403, or a function of rules.Functions.Settlements")
+		known := d.functions.Settlements
+		if word == AsUsed.name {
+			known = append(slices.Clip(known), AsUsed)
+		}
+		d.Settle, err = named(d, known, "statuses such as 401,403, used, or a function of rules.Functions.Settlements")
 		return err
 	}
 	var statuses []int

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
@@ -256,4 +257,18 @@ func FuzzParse(f *testing.F) {
 		require.Equal(t, set.rules, again.rules)
 		require.Equal(t, set.String(), again.String())
 	})
+}
+
+// TestSettleUsed reads and writes the settlement by what handlers say, unless the program has a
+// function of that name.
+func TestSettleUsed(t *testing.T) {
+	own := SettleBy("used", func(*http.Request, int) int64 { return 3 })
+	for want, functions := range map[Settlement]Functions{AsUsed: {}, own: {Settlements: []Settlement{own}}} {
+		set, err := functions.Parse("5/1m per ip settle used")
+		require.NoError(t, err)
+		assert.Equal(t, want, set.Declared()[0].Settle)
+		assert.Equal(t, "5/1m per ip settle used", set.String())
+	}
+	_, err := Parse("5/1m per ip settle use")
+	assert.ErrorContains(t, err, "statuses such as 401,403, used, or a function")
 }

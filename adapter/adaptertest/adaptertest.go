@@ -160,6 +160,7 @@ func Run(t *testing.T, framework Framework) {
 		{"settles a later panic", s.settlesRecovered},
 		{"settles requests of handlers", s.settlesRequestsOfHandlers},
 		{"settles streams and hijacked connections", s.settlesStreams},
+		{"settles by what handlers say they use", s.settlesUsed},
 		{"settles what a client has reset", s.settlesReset},
 		{"settles and releases", s.settlesAndReleases},
 		{"queue", bubble(s.waits)},

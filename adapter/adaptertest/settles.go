@@ -124,6 +124,29 @@ func settled(n int64) (limit.RuleSet, chan int) {
 		Settle: rules.SettleBy("statuses", func(_ *http.Request, status int) int64 { statuses <- status; return 0 })}), statuses
 }
 
+// settlesUsed checks that a handler can say through its context what it uses, and that it is
+// told when there is no more.
+func (s suite) settlesUsed(t *testing.T) {
+	limiter := limit.New(nil, nil)
+	router := s.framework(limiter)
+	set := limit.Named("rows", limit.Rule{Name: "rows", Key: limit.Everyone, Limit: 100, Window: time.Hour, Settle: rules.AsUsed})
+	served := 0
+	router.Handle("GET", "/rows", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for n := int64(1); n <= 40; n++ {
+			if err := limit.DecisionFrom(r.Context()).Use(r.Context(), map[string]int64{"rows": n}); err != nil {
+				assert.ErrorAs(t, err, new(*limit.RefusedError))
+				return
+			}
+			served++
+		}
+	}), set)
+	for i, want := range []int{40, 80, 100, 100} {
+		routetest.Do(router, "GET", "/rows")
+		assert.Equal(t, want, served, i)
+		assert.EqualValues(t, 100-want, left(t, limiter, set), i)
+	}
+}
+
 // settlesStreams settles a stream by its status when its handler returns, and a hijacked
 // connection as 101.
 func (s suite) settlesStreams(t *testing.T) {

@@ -320,6 +320,21 @@ func TestSettle(t *testing.T) {
 	})
 }
 
+// TestUse settles calls by what their handlers say they use.
+func TestUse(t *testing.T) {
+	set := limit.Named("rows", limit.Rule{Name: "rows", Key: limit.Everyone, Limit: 10, Window: time.Hour, Settle: rules.AsUsed})
+	use := func(ctx context.Context) error {
+		return limit.DecisionFrom(ctx).Use(ctx, map[string]int64{"rows": 5})
+	}
+	each(t, func(t *testing.T, f framework) {
+		c := f.serve(t, service{rules: []limit.RuleSet{set}, unary: use,
+			stream: func(ctx context.Context, _ func() (string, error)) error { return use(ctx) }})
+		assert.NotEqual(t, codes.ResourceExhausted, c.call().code)
+		assert.NotEqual(t, codes.ResourceExhausted, c.duplex(t.Context()).code)
+		c.call().refused("rows")
+	})
+}
+
 // TestStacked chains rule sets: each is decided for itself, and the header has the
 // members of all.
 func TestStacked(t *testing.T) {

@@ -66,12 +66,16 @@ func (h *Hold) Unused(d *Decision, list []Refund) []Refund {
 		r.End()
 		return list
 	}
-	for u := range r.took {
-		if !r.plan.rules[u.rule].Keeps && u.Cost > 0 {
-			r.returns, r.of = append(r.returns, u.Return), append(r.of, u.rule)
+	if t == nil {
+		for u := range r.took {
+			r.unused(&u)
 		}
-	}
-	if t != nil {
+	} else {
+		t.mu.Lock() // the handler may say what it uses
+		defer t.mu.Unlock()
+		for i := range t.units {
+			r.unused(&t.units[i])
+		}
 		t.units = slices.DeleteFunc(t.units, func(u unit) bool { return !r.plan.rules[u.rule].Keeps })
 		t.rest() // which the answer or the handler settles
 	}
@@ -80,6 +84,17 @@ func (h *Hold) Unused(d *Decision, list []Refund) []Refund {
 		return list
 	}
 	return append(list, Refund{hold: h, run: r})
+}
+
+// unused adds what u took to the returns, if it may be given back.
+func (r *Run) unused(u *unit) {
+	if r.plan.rules[u.rule].Keeps {
+		return
+	}
+	r.returns = u.less(u.total(), r.returns)
+	for len(r.of) < len(r.returns) {
+		r.of = append(r.of, u.rule)
+	}
 }
 
 // GiveBack gives back what Unused has listed, in one call of the store if it can.
@@ -126,7 +141,11 @@ func (b *Refund) Amend(d *Decision) (given bool) {
 			d.Outcomes()[b.run.of[i]] = b.back[i].Outcome
 			c := b.run.returns[i].Charge
 			c.Cost, c.Reserve, c.Debt, c.MaxDebt = b.back[i].Units, 0, true, 0
-			b.run.given = append(b.run.given, c)
+			if last := len(b.run.given) - 1; last >= 0 && b.run.given[last].SameState(&c) {
+				b.run.given[last].Cost += c.Cost // what the rule took later
+			} else {
+				b.run.given = append(b.run.given, c)
+			}
 		}
 	}
 	if len(b.run.given) == 0 {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,10 +29,12 @@ func (e *Engine) settling(ctx context.Context) (context.Context, context.CancelF
 // it.
 type taken struct {
 	engine   *Engine
-	units    []unit
 	ended    atomic.Bool // settled or given back
 	reserved bool        // whether it is counted as a reservation
 	slot     time.Time   // when the slot of a queue comes, if the decision has a Delay
+
+	mu    sync.Mutex // of units, while they grow: see Use
+	units []unit
 }
 
 // A unit is what one rule took, other than leases.
@@ -38,6 +42,34 @@ type unit struct {
 	rule    int
 	watches bool // whether the rule decided beside the others
 	core.Return
+
+	used  int64         // what the request has said that it used so far
+	later []core.Return // what the rule took beside Return since
+	owed  int64         // what it took above the limit since, and does not give back
+}
+
+// total returns how many units the rule has taken.
+func (u *unit) total() int64 {
+	n := u.Cost + u.owed
+	for i := range u.later {
+		n += u.later[i].Cost
+	}
+	return n
+}
+
+// less appends what gives back so many units, those that were taken last first.
+func (u *unit) less(n int64, list []core.Return) []core.Return {
+	for i := len(u.later) - 1; i >= -1 && n > 0; i-- {
+		r := u.Return
+		if i >= 0 {
+			r = u.later[i]
+		}
+		r.Cost = min(r.Cost, n)
+		if n -= r.Cost; r.Cost > 0 {
+			list = append(list, r)
+		}
+	}
+	return list
 }
 
 // keep remembers what an admitted request took, and when its slot comes.
@@ -60,12 +92,12 @@ func (r *Run) newTaken() *taken {
 // took ranges over what the run took.
 func (r *Run) took(yield func(unit) bool) {
 	for i, c := range r.asks[0].Charges {
-		if !c.Quota.Leases() && !yield(unit{int(r.rules[i]), false, r.asks[0].Decision.Return(i, c)}) {
+		if !c.Quota.Leases() && !yield(unit{rule: int(r.rules[i]), Return: r.asks[0].Decision.Return(i, c)}) {
 			return
 		}
 	}
 	for i := range r.asks[1:] {
-		if a := &r.asks[1+i]; a.Decision.Allowed && !yield(unit{int(r.watches[i]), true, a.Decision.Return(0, a.Charges[0])}) {
+		if a := &r.asks[1+i]; a.Decision.Allowed && !yield(unit{rule: int(r.watches[i]), watches: true, Return: a.Decision.Return(0, a.Charges[0])}) {
 			return
 		}
 	}
@@ -137,35 +169,42 @@ func (d *Decision) Settle(ctx context.Context, cost func(rule int, charged int64
 
 // settle returns the units that each rule got back, and how many were forgiven.
 func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, charged int64) int64) (given [core.MaxCharges]int64, forgiven int64, err error) {
+	t.mu.Lock() // a Use may still be asking
+	defer t.mu.Unlock()
 	var less []core.Return
-	var more []core.Charge
-	var owed []core.Ask
-	enforced := 0 // of owed, which come first
+	var more []growth
+	var owed []debt
 	var rules []int
-	for _, u := range units {
-		switch n := cost(u.rule, u.Cost); {
-		case n < u.Cost:
-			u.Cost -= n
-			less, rules = append(less, u.Return), append(rules, u.rule)
-		case n > u.Cost:
-			if u.Cost = n - u.Cost; u.MaxDebt == 0 {
-				more = append(more, u.Charge)
-				continue
+	for i := range units {
+		u := &units[i]
+		charged := u.total()
+		switch n := cost(u.rule, charged); {
+		case n < charged:
+			less = u.less(charged-n, less)
+			for len(rules) < len(less) {
+				rules = append(rules, u.rule)
 			}
-			u.Debt, u.Reserve = true, 0
-			if owed = append(owed, core.Ask{Charges: []core.Charge{u.Charge}}); !u.watches {
-				enforced++
-			}
+		case n > charged && u.MaxDebt == 0:
+			more = append(more, growth{unit: u, units: n - charged})
+		case n > charged:
+			owed = append(owed, debt{unit: u, units: n - charged})
 		}
 	}
-	forgiven, err = t.owe(ctx, owed, enforced)
-	err = errors.Join(t.takeMore(ctx, more), err)
-	if len(less) > 0 {
-		back, problem := t.engine.Store.Return(ctx, less)
-		for i := range back {
-			given[rules[i]] = back[i].Units
-			t.engine.Refilled(&less[i].Charge)
+	err = t.owe(ctx, owed)
+	for _, d := range owed {
+		if !d.watches {
+			forgiven += d.forgiven
 		}
+	}
+	t.engine.forgiven.Add(forgiven)
+	err = errors.Join(t.takeMore(ctx, more), err)
+	for some := range slices.Chunk(less, core.MaxCharges) {
+		back, problem := t.engine.Store.Return(ctx, some)
+		for i := range back {
+			given[rules[i]] += back[i].Units
+			t.engine.Refilled(&some[i].Charge)
+		}
+		rules = rules[len(some):]
 		err = errors.Join(err, problem)
 	}
 	if err != nil {
@@ -174,43 +213,80 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 	return given, forgiven, nil
 }
 
-// owe takes debts. What the first of them, of rules that enforce, do not take is forgiven.
-func (t *taken) owe(ctx context.Context, asks []core.Ask, enforced int) (forgiven int64, err error) {
-	if len(asks) == 0 {
-		return 0, nil
-	}
-	if err := t.engine.Store.Take(ctx, asks); err != nil {
-		return 0, err
-	}
-	for i := range asks[:enforced] {
-		forgiven += asks[i].Decision.Forgiven
-	}
-	t.engine.forgiven.Add(forgiven)
-	return forgiven, nil
+// A debt is units that a rule takes above its limit, as far as its MaxDebt allows.
+type debt struct {
+	*unit
+	units    int64
+	forgiven int64 // what it does not allow
 }
 
-// takeMore takes as much of each charge as there is room for. It asks for all at once, and
-// again, for less, for those that did not fit.
-func (t *taken) takeMore(ctx context.Context, charges []core.Charge) error {
-	for try := 0; try < mostTries && len(charges) > 0; try++ {
-		asks := make([]core.Ask, len(charges))
-		for i := range charges {
-			asks[i].Charges = charges[i : i+1]
-		}
-		if err := t.engine.Store.Take(ctx, asks); err != nil {
-			return err
-		}
-		var rest []core.Charge
-		for i, c := range charges {
-			if d := &asks[i].Decision; !d.Allowed {
-				if c.Cost = min(c.Cost-1, d.Outcomes()[0].Remaining-c.Reserve); c.Cost > 0 {
-					rest = append(rest, c)
-				}
-			}
-		}
-		charges = rest
+// owe takes debts.
+func (t *taken) owe(ctx context.Context, debts []debt) error {
+	if len(debts) == 0 {
+		return nil
+	}
+	asks := make([]core.Ask, len(debts))
+	for i := range debts {
+		c := debts[i].Charge
+		c.Cost, c.Reserve, c.Debt = debts[i].units, 0, true
+		asks[i].Charges = []core.Charge{c}
+	}
+	if err := t.engine.Store.Take(ctx, asks); err != nil {
+		return err
+	}
+	for i := range debts {
+		d := &debts[i]
+		d.forgiven = asks[i].Decision.Forgiven
+		d.owed += d.units - d.forgiven
 	}
 	return nil
+}
+
+// A growth is more units of a rule.
+type growth struct {
+	*unit
+	units   int64
+	outcome core.Outcome // of the last ask, if the rule did not have them
+}
+
+// takeMore takes as much of each growth as there is room for. It asks for all at once, and
+// again, for less, for those that did not fit.
+func (t *taken) takeMore(ctx context.Context, list []growth) error {
+	for try := 0; try < mostTries && len(list) > 0; try++ {
+		short, err := t.grow(ctx, list)
+		if err != nil {
+			return err
+		}
+		list = list[:0:0]
+		for _, g := range short {
+			if g.units = min(g.units-1, g.outcome.Remaining-g.Reserve); g.units > 0 {
+				list = append(list, g)
+			}
+		}
+	}
+	return nil
+}
+
+// grow takes all units of each growth, or none of it, and returns those without room.
+func (t *taken) grow(ctx context.Context, list []growth) (short []growth, err error) {
+	asks := make([]core.Ask, len(list))
+	for i, g := range list {
+		c := g.Charge
+		c.Cost = g.units
+		asks[i].Charges = []core.Charge{c}
+	}
+	if err := t.engine.Store.Take(ctx, asks); err != nil {
+		return nil, err
+	}
+	for i, g := range list {
+		if d := &asks[i].Decision; d.Allowed {
+			g.later = append(g.later, d.Return(0, asks[i].Charges[0]))
+		} else {
+			g.outcome = d.Outcomes()[0]
+			short = append(short, g)
+		}
+	}
+	return short, nil
 }
 
 // giveBack gives back what was taken, whatever context has ended, and returns how much
