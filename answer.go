@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
@@ -23,7 +24,11 @@ func (e *RefusedError) Error() string {
 	case e.Decision.RetryAfter == Never:
 		return text + ", which can never hold that cost"
 	}
-	return fmt.Sprintf("%s, retry after %v", text, e.Decision.RetryAfter)
+	retry := e.Decision.RetryAfter
+	if retry > time.Millisecond { // microseconds tell a reader nothing
+		retry = (retry + time.Millisecond - 1).Truncate(time.Millisecond)
+	}
+	return fmt.Sprintf("%s, retry after %v", text, retry)
 }
 
 // An outcome is what a caller meets, from the mildest to the strictest.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -25,6 +26,7 @@ var borrowers = map[string]rules.Algorithm{
 	"token bucket": limit.TokenBucket{Burst: 100},
 	"leaky bucket": limit.LeakyBucket{Burst: 100},
 	"cells":        limit.SlidingCells{Cells: 10},
+	"window":       limit.FixedWindow{},
 }
 
 // spend reserves 10 of 100 units and settles them at a cost.
@@ -57,7 +59,8 @@ func TestDebt(t *testing.T) {
 					require.NoError(t, err)
 					for r := range d.Rules() {
 						assert.Equal(t, row.left, r.Remaining)
-						if _, cells := algorithm.(limit.SlidingCells); !cells {
+						switch algorithm.(type) {
+						case limit.TokenBucket, limit.LeakyBucket:
 							assert.Equal(t, time.Duration(100-row.left+row.owed)*600*time.Millisecond, r.ResetAfter, "0.6 s for each unit")
 						}
 					}
@@ -80,6 +83,60 @@ func TestDebt(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestDebtOfMonths settles above a month's limit at its end. The next month begins with what the
+// key owes, up to a limit of it, and the one after that is full.
+func TestDebtOfMonths(t *testing.T) {
+	for _, row := range []struct {
+		debt, cost int64
+		february   int64
+	}{
+		{80, 100, 100}, {80, 101, 99}, {80, 150, 50}, {80, 500, 20}, {300, 200, 0}, {300, 350, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) { // it begins with the year 2000
+			limiter := limit.New(nil, nil)
+			month := limit.Rule{Name: "budget", Key: limit.ByUser, Limit: 100, Debt: row.debt,
+				Algorithm: limit.FixedWindow{Calendar: core.Calendar{Unit: core.Month, Zone: time.UTC}}}
+			policy, err := limiter.Policy(limit.Named("model", month))
+			require.NoError(t, err)
+			a := map[string]string{"user": "a"}
+			peek := func() limit.RuleDecision {
+				d, err := policy.Peek(t.Context(), limit.Request{Keys: a})
+				require.NoError(t, err)
+				return slices.Collect(d.Rules())[0]
+			}
+			until := func(month time.Month) time.Duration {
+				return time.Until(time.Date(2000, month, 1, 0, 0, 0, 0, time.UTC))
+			}
+			time.Sleep(until(time.February) - time.Minute)
+			spend(t, policy, a, row.cost)
+			refused := peek()
+			require.Zero(t, refused.Remaining)
+			switch {
+			case row.february == 100:
+				require.Equal(t, until(time.February), refused.ResetAfter)
+			default:
+				require.Equal(t, until(time.March), refused.ResetAfter)
+			}
+			next := time.February
+			if row.february == 0 {
+				next = time.March
+			}
+			require.Equal(t, until(next), refused.RetryAfter)
+			time.Sleep(until(time.February))
+			require.Equal(t, row.february, peek().Remaining)
+			if row.february > 0 {
+				d, err := policy.Take(t.Context(), limit.Request{Keys: a, Cost: row.february})
+				require.NoError(t, err)
+				require.True(t, d.Allowed)
+			}
+			require.Zero(t, peek().Remaining)
+			require.Equal(t, until(time.March), peek().RetryAfter)
+			time.Sleep(until(time.March))
+			require.EqualValues(t, 100, peek().Remaining)
+		})
 	}
 }
 
@@ -121,7 +178,6 @@ func TestDebtIsDeclared(t *testing.T) {
 		"below 0":   {Debt: -1, Algorithm: limit.TokenBucket{Burst: 5}},
 		"too large": {Debt: core.MaxLimit + 1, Algorithm: limit.TokenBucket{Burst: 5}},
 		"log":       {Debt: 1},
-		"window":    {Debt: 1, Algorithm: limit.FixedWindow{}},
 		"counter":   {Debt: 1, Algorithm: limit.SlidingCounter{}},
 		"queue":     {Debt: 1, Algorithm: limit.Queue{Burst: 5}},
 	} {

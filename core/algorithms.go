@@ -20,7 +20,7 @@ var algorithms = [...]row{
 		span: (*Quota).oneWindow,
 	},
 	FixedWindow: {
-		name: "fixed-window", state: func() State { return &windowState{} },
+		name: "fixed-window", state: func() State { return &windowState{} }, owes: true,
 		maxLimit: MaxLimit, fields: FieldAligned | FieldCalendar,
 		span: (*Quota).twoWindows, // a calendar period may be longer than usual
 	},

@@ -30,6 +30,10 @@ type State interface {
 	// store has forgotten since that time, as it was as good as new, counts as new then.
 	Owe(q *Quota, n, at int64, id uint64)
 
+	// Carry has the next window of a [FixedWindow] count what the next Owe takes above the
+	// limit: it is a debt that its key must repay.
+	Carry()
+
 	// Used returns how many units are missing from the full quota.
 	Used() int64
 
@@ -56,7 +60,7 @@ type State interface {
 }
 
 // Base has the methods of a [State] as most algorithms have them: a charge needs
-// its cost, refusals are not remembered, and there are no leases.
+// its cost, refusals are not remembered, there are no leases, and nothing is carried.
 type Base struct{}
 
 // Needs implements [State].
@@ -64,6 +68,9 @@ func (Base) Needs(c *Charge) int64 { return c.Cost }
 
 // Refuse implements [State].
 func (Base) Refuse(bool) bool { return false }
+
+// Carry implements [State].
+func (Base) Carry() {}
 
 // Renew implements [State].
 func (Base) Renew(*Quota, int64, uint64) bool { return false }
@@ -96,6 +103,9 @@ func (d *Decision) Decide(now int64, charges []Charge, states []State) {
 			n := c.owes(room)
 			d.Forgiven += c.Cost - n
 			if n > 0 {
+				if c.MaxDebt > 0 {
+					states[i].Carry()
+				}
 				states[i].Owe(&c.Quota, n, max(0, now-c.Age), c.ID)
 				outcomes[i].Remaining = states[i].Advance(&c.Quota, now)
 			}

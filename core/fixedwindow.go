@@ -11,7 +11,8 @@ package core
 // the beginning of the next, which is twice the limit within a short time.
 //
 // When the clock steps back before the window, the window begins anew with what
-// has been spent in it.
+// has been spent in it. What a debt with a MaxDebt takes above the limit counts in the next
+// window too, up to one limit.
 const FixedWindow Algorithm = 1
 
 // A windowState is a count of units, in the window of the last of them.
@@ -24,7 +25,11 @@ type windowState struct {
 	count int64
 	last  int64 // when a unit was taken
 
-	now, until, room int64 // of the last Advance
+	// Of the last Advance. What is above the limit of a window that ended since counts now.
+	now, since, until, room int64
+
+	next    int64 // when the window after that one ends, if there are grids
+	carries bool  // whether the next window counts what the next debt has above the limit
 }
 
 func (w *windowState) Advance(q *Quota, now int64) int64 {
@@ -33,11 +38,17 @@ func (w *windowState) Advance(q *Quota, now int64) int64 {
 	}
 	from, until := q.period(now)
 	w.place(now, from, until)
+	if w.mark.kind() != ownWindows {
+		w.since = from
+	}
 	if w.room = q.Limit; w.live {
 		w.room -= w.count
 	}
 	if w.grids != nil {
-		w.room -= w.grids.advance(w, q, now)
+		w.room -= w.grids.advance(w, q)
+		if w.next = w.until + w.mark.longest(); w.mark.kind() == calendarPeriods {
+			_, w.next = q.period(w.until)
+		}
 	}
 	return w.room
 }
@@ -68,7 +79,7 @@ func (w *windowState) enter(now int64) {
 
 // place sets the window of now. That of the key's own may have begun before.
 func (w *windowState) place(now, from, until int64) {
-	w.now, w.until = now, until
+	w.now, w.since, w.until = now, now-w.mark.longest()+1, until
 	if w.live = w.count > 0; !w.live {
 		return
 	}
@@ -106,7 +117,21 @@ func (w *windowState) Refuse(bool) bool { return join(w, w.now) }
 // Owe implements [State]: the units count if that time is in the window of now. A window
 // of the key's own begins then, unless it began already: units from less than a Window
 // ago count in it even if it began later.
-func (w *windowState) Owe(q *Quota, n, at int64, _ uint64) { owe(w, q, w.now, n, at) }
+func (w *windowState) Owe(q *Quota, n, at int64, _ uint64) {
+	carries := w.carries
+	w.carries = false
+	if carries && w.grids == nil && w.owes(q, at, w.now) {
+		w.grids = &grids{list: []gridOf{{}}, limit: q.Limit}
+	}
+	if carries && w.grids != nil {
+		w.oweCarried(q, n, at)
+	} else {
+		owe(w, q, w.now, n, at)
+	}
+}
+
+// Carry implements [State].
+func (w *windowState) Carry() { w.carries = true }
 
 func (w *windowState) owes(q *Quota, at, now int64) bool {
 	length := w.mark.longest()
@@ -151,15 +176,16 @@ func (w *windowState) After(n int64) int64 {
 	if w.grids.own == len(w.grids.list) {
 		return sooner(w, w.now, w.until-w.now)
 	}
-	if !w.live {
+	switch limit := w.grids.list[w.grids.own].limit; {
+	case !w.live && w.mark.kind() == ownWindows:
 		return w.end + w.mark.longest() - w.now
+	case w.live && n > w.Used()-w.above(w.grids.extra, limit):
+		return w.next - w.now
 	}
-	limit, after := w.grids.list[w.grids.own].limit, w.until-w.now
-	if n > w.Used()-w.above(w.grids.extra, limit) {
-		after += w.mark.longest()
-	}
-	return after
+	return w.until - w.now
 }
+
+func (w *windowState) follows() bool { return w.end >= w.since }
 
 func (w *windowState) above(extra, limit int64) int64 {
 	if limit == 0 {

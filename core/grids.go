@@ -17,9 +17,9 @@ import "slices"
 //     could keep its version out, since each of their units would make all counts later.
 //   - A grid goes when its version has taken nothing for an hour and two of its spans.
 //     Until then a key is remembered that has several.
-//   - What a period of a [FixedWindow] has above the limit, since other versions took it,
-//     counts in the next period too, up to one limit. Otherwise windows that begin at
-//     other times would add up.
+//   - What a period of a [FixedWindow] has above the limit, since other versions or a debt
+//     took it, counts in the next period too, up to one limit. Otherwise windows that begin
+//     at other times would add up.
 //   - At most [maxGrids] are kept. When another one takes a unit, the grid goes whose
 //     version has taken nothing for longest.
 type grid interface {
@@ -36,6 +36,7 @@ type grid interface {
 	above(extra, limit int64) int64 // see gridOf: what is above the limit of a period that has passed
 	fits(n, limit int64) bool       // whether its period has nothing above the limit with n units more, after enter
 	open() bool                     // whether the period of the units goes on, after enter
+	follows() bool                  // whether the period after it does, if it does not
 
 	// owes reports whether units used at a time count, and owe takes them, after enter. Q
 	// is nil for a grid that is not that of the decision, as it is for giveBack.
@@ -60,7 +61,7 @@ type grids struct {
 
 	// of the state itself, and of the last Advance
 	limit, extra int64
-	told         bool // whether another algorithm took the units that are charged: see Tallies
+	carries      bool // whether the next period counts what the units that are charged have above the limit
 }
 
 // A gridOf is a grid and its version's times.
@@ -128,22 +129,22 @@ func (v *gridOf) ends(g grid) int64 {
 // goes returns when the grid goes if its version takes nothing more.
 func (v *gridOf) goes(g grid) int64 { return v.used + idleGrid + 2*v.of(g).span() }
 
-// carry brings extra to now, and returns it. It follows an enter.
-func (v *gridOf) carry(g grid, now int64) int64 {
+// carry returns what extra is now. It follows an enter.
+func (v *gridOf) carry(g grid) int64 {
 	one := v.of(g)
 	switch {
 	case one.open():
 		return v.extra
-	case now < one.ends()+one.span():
+	case one.follows():
 		return one.above(v.extra, v.limit)
 	}
 	return 0
 }
 
 // advance returns how many units of the period before count in that of g, the state.
-func (a *grids) advance(g grid, q *Quota, now int64) int64 {
+func (a *grids) advance(g grid, q *Quota) int64 {
 	if a.limit, a.extra = q.Limit, 0; a.own < len(a.list) {
-		a.extra = a.list[a.own].carry(g, now)
+		a.extra = a.list[a.own].carry(g)
 	}
 	return a.extra
 }
@@ -187,11 +188,14 @@ func charge(g grid, now, n, at int64) {
 		v := &all.list[i]
 		if v.grid != nil && v.grid.owes(nil, at, now) {
 			v.grid.enter(now)
-			v.extra = v.carry(nil, now)
+			v.extra = v.carry(nil)
 			v.grid.owe(n, at)
 		}
 	}
-	if len(all.list) == 1 && all.extra == 0 && (!all.told || g.fits(n, all.limit)) {
+	if !all.carries {
+		n = 0 // but what is above the limit already
+	}
+	if len(all.list) == 1 && all.extra == 0 && g.fits(n, all.limit) {
 		*held = nil
 	}
 }

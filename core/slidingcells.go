@@ -163,6 +163,8 @@ func (c *cellsState) above(int64, int64) int64 { return 0 }
 
 func (c *cellsState) fits(int64, int64) bool { return true }
 
+func (c *cellsState) follows() bool { return false }
+
 func (c *cellsState) open() bool { return true }
 
 // Return implements [State], while the cell of At is in the window.

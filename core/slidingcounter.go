@@ -161,6 +161,8 @@ func (c *counterState) above(int64, int64) int64 { return 0 }
 
 func (c *counterState) fits(int64, int64) bool { return true }
 
+func (c *counterState) follows() bool { return false }
+
 func (c *counterState) open() bool { return true }
 
 // Return implements [State], while the window of At is the current or the

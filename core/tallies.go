@@ -200,6 +200,9 @@ func (t *Tallies) Owe(q *Quota, n, at int64, id uint64) {
 	t.count(n, at, true)
 }
 
+// Carry implements [State].
+func (t *Tallies) Carry() { t.own.state.Carry() }
+
 // Used implements [State].
 func (t *Tallies) Used() int64 { return t.own.state.Used() }
 

@@ -66,11 +66,16 @@ func (w *windowState) tell(q *Quota, n, at, now int64, _ bool) {
 		owe(w, nil, now, n, at)
 		return
 	}
-	w.grids.advance(w, q, now)
-	w.grids.told = true
-	owe(w, nil, now, n, at)
+	w.grids.advance(w, q)
+	w.oweCarried(nil, n, at)
+}
+
+// oweCarried takes units of which the next window counts what is above the limit.
+func (w *windowState) oweCarried(q *Quota, n, at int64) {
+	w.grids.carries = true
+	owe(w, q, w.now, n, at)
 	if w.grids != nil {
-		w.grids.told = false
+		w.grids.carries = false
 	}
 }
 

@@ -47,6 +47,7 @@ local function charge_small(rule, value, now, n, at, id)
     rule.takes = math.min(n, math.max(0, s.room + most))
     n = rule.takes
   end
+  s.carries = most > 0
   local owes = n > 0 and as.owe(s, n, at, id)
   if not owes and not s.redated then return s end
   local fresh, life = as.encode(s, be56(now))

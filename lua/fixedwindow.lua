@@ -6,14 +6,14 @@
 -- ends     when the window ends that was last taken from, us
 -- last     when a unit was taken, us
 -- params   'u':1  mark:6, and behind them for a calendar the beginnings of consecutive
---          periods, 7 bytes each, with now within them
+--          periods, 7 bytes each, with now before the last two
 --
 -- @needs grids.lua
 -- @value u 27
 
 local OWN, ALIGNED = 0, 1 -- kinds of a mark: windows that begin with a key's first unit; or with multiples of their length
 
--- the window that now is in
+-- the window that now is in, and in a known calendar when the next one ends
 local function period(rule, now)
   if rule.kind == OWN then return now, now + rule.window end
   if rule.kind == ALIGNED then
@@ -25,9 +25,9 @@ local function period(rule, now)
     if now < rule.ends then return 0, rule.ends end
     return now, now + rule.window
   end
-  for i = 8, #periods - 13, 7 do
+  for i = 8, #periods - 20, 7 do
     local from, to = u56(periods, i), u56(periods, i + 7)
-    if from <= now and now < to then return from, to end
+    if from <= now and now < to then return from, to, u56(periods, i + 14) end
   end
 end
 
@@ -38,9 +38,12 @@ local function after_windows(s, n)
   if s.ends and s.ends <= s.now then return s.to - s.now end
   local limit, above = s.rule.limit, 0
   if not s.taken then limit = s.was end
+  if s.used == 0 and s.rule.kind ~= OWN then return s.to - s.now end
   if s.used == 0 then return u56(s.place and sub(s.list, s.place + 28) or s.own, 8) + s.kind.span(s.rule) - s.now end
   above = s.kind.above(s.extra or 0, s.used, limit)
-  return s.to - s.now + (n > s.used + (s.extra or 0) - above and s.kind.span(s.rule) or 0)
+  if n <= s.used + (s.extra or 0) - above then return s.to - s.now end
+  local _, _, after = period(s.rule, s.now)
+  return (after or s.to + s.kind.span(s.rule)) - s.now
 end
 
 local function window_after(s, n)
@@ -82,7 +85,7 @@ end
 -- what grids.lua needs
 local function window_grids()
   local as = {rules = {}, all = nil, mark = nil, own = nil, rule = nil, bump = nil, resume = nil, outlook = nil, decode = nil,
-    encode = nil, span = nil, above = nil} -- reserves space
+    encode = nil, span = nil, above = nil, follows = nil} -- reserves space
 
   function as.mark(value, at) return sub(value, at + 26, at + 34) end
 
@@ -104,10 +107,16 @@ local function window_grids()
     return math.min(math.max(0, extra + count - limit), limit)
   end
 
+  -- whether the window after one that ended goes on
+  function as.follows(rule, ends, now)
+    if rule.kind == OWN or not rule.periods then return now < ends + (rule.span or as.span(rule)) end
+    return period(rule, now) <= ends
+  end
+
   -- what the window of the grid at a place leaves above its limit, when it has passed
-  local function left(value, at, span, now)
+  local function left(value, at, rule, now)
     local count = u48(value, at + 42)
-    if count == 0 or now >= u56(value, at + 35) + span then return 0 end
+    if count == 0 or not as.follows(rule, u56(value, at + 35), now) then return 0 end
     return as.above(u48(value, at + 20), count, u48(value, at + 14))
   end
 
@@ -126,7 +135,7 @@ local function window_grids()
   function as.resume(s)
     local value, at = s.list, s.place
     s.extra, s.was = u48(value, at + 20), u48(value, at + 14)
-    if s.used == 0 then s.extra = left(value, at, s.rule.span, s.now) end
+    if s.used == 0 then s.extra = left(value, at, s.rule, s.now) end
     if s.extra > 0 or s.used > s.was then -- or it is as if there were no others
       s.room = s.room - s.extra
       as.outlook(s)
@@ -144,7 +153,7 @@ local function window_grids()
       if count > 281474976710655 then count = 281474976710655 end
       value = to == ends and sub(value, at, at + 41) or sub(value, at, at + 34) .. be56(to)
     else
-      extra, count = left(value, at, rule.span, now), n
+      extra, count = left(value, at, rule, now), n
       value = sub(value, at, at + 19) .. be48(extra) .. sub(value, at + 26, at + 34) .. be56(to)
     end
     if extra + count > limit and limit > 0 then return value .. be48(count) .. stamp, to - now + rule.span end
@@ -253,7 +262,14 @@ end
 -- @debt
 function fixed_window.owe(s, n, at)
   s.rule.grids = s.rule.grids or window_grids()
-  return owe_grids(s.rule.grids.all(), s, n, at)
+  local kind = s.rule.grids.all()
+  if s.carries and s.rule.debt and not s.list and kind.owes(s, at) then
+    s.kind, s.mine = kind, {came = 0}
+    s.list = {s.mine}
+  elseif not s.carries then
+    s.before = s.used -- only what was above the limit already is carried
+  end
+  return owe_grids(kind, s, n, at)
 end
 
 -- @return

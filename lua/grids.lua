@@ -24,6 +24,7 @@
 --   owes(s, at)           whether units that were used at a time count
 --   give(g, r, now)       gives back: the units, and the value
 --   above(extra, count, limit)  units above the limit of a period; nil if none are carried
+--   follows(rule, ends, now)    whether the period after one that ended goes on; with above
 --
 -- The rule of a grid has the limit 0, and its state no outlook.
 --
@@ -75,8 +76,8 @@ end
 
 -- @rare
 -- how many units of the period of a grid count in the next
-local function carried(kind, g, now)
-  return now < g.ends + g.span and kind.above(g.extra, g.holds, g.limit) or 0
+local function carried(kind, g, rule, now)
+  return kind.follows(rule, g.ends, now) and kind.above(g.extra, g.holds, g.limit) or 0
 end
 
 -- @rare
@@ -99,7 +100,7 @@ local function decode_grids(kind, value, rule, now)
   s.kind, s.list, s.mine, s.ends, s.own = kind, list, mine, ends, own
   if mine and kind.above then
     s.extra, s.was = mine.extra, mine.limit
-    if s.used == 0 then s.extra = carried(kind, mine, now) end
+    if s.used == 0 then s.extra = carried(kind, mine, rule, now) end
     s.room = s.room - s.extra
   end
   kind.outlook(s)
@@ -225,7 +226,7 @@ local function encode_grids(s, value, life)
       if g ~= mine and s.taken then
         local other = as.decode(g.value, g.rule, now)
         if not s.owed or kind.owes(other, s.owed) then
-          if kind.above and other.used == 0 then g.extra = carried(kind, g, now) end
+          if kind.above and other.used == 0 then g.extra = carried(kind, g, g.rule, now) end
           kind.add(other, s.taken, s.owed or now)
           g.value, g.matters = as.encode(other)
           if kind.above then g.holds = other.used end
@@ -234,7 +235,7 @@ local function encode_grids(s, value, life)
     end
   end
   mine.value = s.joins and not s.taken and s.own or s.kept or value
-  local above = (s.told or not s.taken) and kind.above and kind.above(0, s.used, mine.limit) or 0
+  local above = kind.above and kind.above(0, s.before or s.used, mine.limit) or 0
   if #list == 1 and mine.extra == 0 and above == 0 then return mine.value, life end
   mine.matters, mine.holds = life, s.used
   for i = 1, #list do

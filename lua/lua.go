@@ -291,9 +291,9 @@ func logHead(q *core.Quota) string {
 // number returns the low bytes of n, big-endian.
 func number(n int64, bytes int) string { return string(appendID(nil, uint64(n))[8-bytes:]) }
 
-// periods returns the beginnings of four calendar periods. The second is that of
+// periods returns the beginnings of five calendar periods. The second is that of
 // the clock of this process. The script takes the one that the clock of Redis is
-// in, so the two clocks may differ by up to a period.
+// in, so the two clocks may differ by up to a period, and the one after it.
 func periods(c core.Calendar, now string) string {
 	at, err := strconv.ParseInt(now, 10, 64)
 	if err != nil {
@@ -302,7 +302,7 @@ func periods(c core.Calendar, now string) string {
 	from, _ := c.Period(at)
 	from, until := c.Period(from - 1)
 	var b []byte
-	for range 4 {
+	for range 5 {
 		b = append(b, byte(from>>48), byte(from>>40), byte(from>>32), byte(from>>24), byte(from>>16), byte(from>>8), byte(from))
 		from = until
 		_, until = c.Period(from)

@@ -263,9 +263,11 @@ end
 local function close_debt(k, now, grace, n, at)
   local t = tallied[keys[k]]
   if not t then return end
-  join_tally(t, now)
-  if n > 0 then tell_others(t, now, n, math.max(0, at), true) end
-  write_tallies(t, now, grace)
+  if n > 0 then
+    join_tally(t, now)
+    tell_others(t, now, n, math.max(0, at), true)
+  end
+  if n > 0 or t.written and not t.own.comes then write_tallies(t, now, grace) end
 end
 
 -- @return

@@ -89,7 +89,7 @@ local function tell(rule, value, now, n, at, owed)
   end
   s = s or as.decode(value, rule, now)
   if not s then return nil end
-  s.told = as == algorithms[1]
+  s.carries = true
   local most = nil
   if not owed then most = rule.capacity end
   local owes = as.owe(s, n, at, '\0\0\0\0\0\0\0\0', most)

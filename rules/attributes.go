@@ -200,7 +200,7 @@ func refusalWords() []attribute {
 				case r.Debt < 0 || r.Debt > core.MaxLimit:
 					p.addf("debt %d: write 1 to %d units, or leave it out", r.Debt, int64(core.MaxLimit))
 				case r.Debt > 0 && q.Algorithm != noAlgorithm && !q.Algorithm.Owes():
-					p.addf("debt: %v has none: leave it out, or write token-bucket, leaky-bucket or sliding-cells", q.Algorithm)
+					p.addf("debt: %v has none: leave it out, or write token-bucket, leaky-bucket, sliding-cells or fixed-window", q.Algorithm)
 				}
 			}},
 		{word: "on-error", doc: "what the rule does while the store is unavailable", values: onErrors,

@@ -79,12 +79,14 @@ type Rule struct {
 	// Debt is how many units above the limit a key may owe, up to 10^12, for requests that
 	// turn out to cost more than they reserved: a settlement is charged in full up to that,
 	// and the rest is forgiven and counted. A request that reserves a unit or more is refused
-	// until the key has repaid, which RetryAfter includes. A bucket repays as it refills, at most what it refills in ten
-	// years. In sliding cells the units leave the window instead, so that a window holds at
-	// most Limit and Debt, and the mean may be as high. 0 means that a settlement takes what
-	// there is room for. While the store is unavailable, each process bounds the debt by its share,
-	// and what it has charged is paid when the store answers again. Only [TokenBucket],
-	// [LeakyBucket] and [SlidingCells] have debts, and callers on all plans the same.
+	// until the key has repaid, which RetryAfter includes. A bucket repays as it refills, at
+	// most what it refills in ten years. A fixed window, such as a calendar month, carries the
+	// debt into the next one, at most a Limit of it. In sliding cells the units leave the
+	// window instead, so that a window holds at most Limit and Debt, and the mean may be as
+	// high. 0 means that a settlement takes what there is room for. While the store is
+	// unavailable, each process bounds the debt by its share, and what it has charged is paid
+	// when the store answers again; no window carries that. Only [TokenBucket], [LeakyBucket],
+	// [FixedWindow] and [SlidingCells] have debts, and callers on all plans the same.
 	Debt int64
 
 	// OnRefusal says what happens to a request that the rule refuses. The zero value

@@ -42,6 +42,11 @@ func (b *both) Owe(q *core.Quota, n, at int64, id uint64) {
 	b.shared.state().Owe(q, n, at, id)
 }
 
+func (b *both) Carry() {
+	b.own.Carry()
+	b.shared.state().Carry()
+}
+
 func (b *both) Used() int64 { return max(b.own.Used(), b.shared.state().Used()) }
 
 // After implements [core.State]: both must have room for n units more than the

@@ -201,6 +201,7 @@ func (u unkept) Advance(*core.Quota, int64) int64    { return u.room() }
 func (u unkept) Take(int64, uint64) (_, _ int64)     { return u.room(), 0 }
 func (unkept) Refuse(bool) bool                      { return false }
 func (unkept) Owe(*core.Quota, int64, int64, uint64) {}
+func (unkept) Carry()                                {}
 func (unkept) Renew(*core.Quota, int64, uint64) bool { return false }
 func (unkept) Release(*core.Quota, int64, uint64)    {}
 func (u unkept) Used() int64                         { return max(0, 1-u.room()) }
