@@ -34,5 +34,11 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	built, _ = os.MkdirTemp("", "proof")
+	code := m.Run()
+	_ = os.RemoveAll(built)
+	os.Exit(code)
 }
+
+// built is a directory for programs that tests build.
+var built string
