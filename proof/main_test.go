@@ -15,9 +15,6 @@ func TestMain(m *testing.M) {
 	if url := os.Getenv(holderVar); url != "" {
 		hold(url)
 	}
-	if url := os.Getenv(debtorVar); url != "" {
-		owe(url)
-	}
 	if url := os.Getenv(gatewayVar); url != "" {
 		stream(url)
 	}
