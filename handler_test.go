@@ -316,43 +316,6 @@ func TestAnyMethod(t *testing.T) {
 	}
 }
 
-// TestPanicAfterStatus settles a request by the status that was sent before its handler
-// panicked: a client that resets the connection must not get a failed login back.
-func TestPanicAfterStatus(t *testing.T) {
-	failed := limit.Rule{Name: "failed", Key: limit.ByIP, Limit: 3, Window: time.Hour, Settle: rules.OnStatus(http.StatusUnauthorized)}
-	limiter := limit.New(nil, nil)
-	mux := http.NewServeMux()
-	mux.Handle("GET /login", limiter.Limit(limit.Rules(failed))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusUnauthorized)
-		panic(http.ErrAbortHandler)
-	})))
-	engine := gin.New()
-	engine.Use(gin.CustomRecoveryWithWriter(nil, func(*gin.Context, any) {}))
-	engine.GET("/gin", ginlimit.New(limiter).Limit(limit.Rules(failed)), func(c *gin.Context) {
-		c.String(http.StatusUnauthorized, "no")
-		panic("late")
-	})
-	server := echo.New()
-	server.GET("/echo", func(c echo.Context) error {
-		_ = c.String(http.StatusUnauthorized, "no")
-		panic("late")
-	}, echolimit.New(limiter).Limit(limit.Rules(failed)))
-	for path, h := range map[string]http.Handler{"/login": mux, "/gin": engine, "/echo": server} {
-		ran := 0
-		for range 10 {
-			r, w := httptest.NewRequest("GET", path, nil), httptest.NewRecorder()
-			func() {
-				defer func() { _ = recover() }()
-				h.ServeHTTP(w, r)
-			}()
-			if w.Code == http.StatusUnauthorized {
-				ran++
-			}
-		}
-		assert.Equal(t, 3, ran, path)
-	}
-}
-
 // TestObserveOutsideHTTP checks that each decision outside HTTP is observed once.
 func TestObserveOutsideHTTP(t *testing.T) {
 	var seen []string
@@ -388,35 +351,4 @@ func TestObserveOutsideHTTP(t *testing.T) {
 	require.ErrorIs(t, err, limit.ErrUndecided)
 	const undecided = " false limit: could not decide: nonsense"
 	assert.Equal(t, []string{undecided, undecided}, seen)
-}
-
-// TestInvalidRules checks that a declaration reports everything wrong with it.
-func TestInvalidRules(t *testing.T) {
-	limiter := limit.New(nil, nil)
-	set := limit.Rules(
-		limit.PerIP(5, 2), // the arguments are swapped
-		limit.PerUser(time.Minute, 0),
-		limit.Rule{Name: "no key", Limit: 1, Window: time.Minute},
-	)
-	var err error
-	func() {
-		defer func() { err, _ = recover().(error) }()
-		limiter.Limit(set)(status(204))
-	}()
-	require.Error(t, err)
-	for _, problem := range []string{
-		"write at least 1ms (the window comes first, then the limit)",
-		"limit 0: write at least 1",
-		"no user resolver: set Caller.User of limit.Options",
-		"write which requests share the quota, such as Key: limit.ByIP",
-		`name "no key"`,
-	} {
-		assert.ErrorContains(t, err, problem)
-	}
-	var rule *rules.Error
-	assert.ErrorAs(t, err, &rule)
-	assert.NotContains(t, err.Error(), "%!", "a format that does not fit")
-
-	_, policyErr := new(adapter.Adapter[any]).Bind(limiter, "", set)
-	assert.EqualError(t, policyErr, err.Error(), "the same as an error")
 }

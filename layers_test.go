@@ -45,31 +45,6 @@ func left(t *testing.T, l *limit.Limiter, policy, rule, key string) int64 {
 	return r.Remaining
 }
 
-// TestRefusalCostsNothingOutside sends ten requests through an application's quota of 100
-// to a route that admits three.
-func TestRefusalCostsNothingOutside(t *testing.T) {
-	for name, l := range map[string]*limit.Limiter{
-		"memory":    limit.New(nil, nil),
-		"Redis":     limit.New(redisstore.New(redistest.Real(t), nil), nil),
-		"an outage": limit.New(&down{memstore.New(nil), true}, nil),
-	} {
-		t.Run(name, func(t *testing.T) {
-			application, err := l.Policy(limit.Named("app", limit.Global(time.Hour, 100)))
-			require.NoError(t, err)
-			h := application.Middleware(l.Limit(limit.Named("route", limit.Global(time.Hour, 3)))(ok200))
-			codes := map[int]int{}
-			var last *httptest.ResponseRecorder
-			for range 10 {
-				last = sent(h, "/")
-				codes[last.Code]++
-			}
-			assert.Equal(t, map[int]int{200: 3, 429: 7}, codes)
-			assert.EqualValues(t, 97, left(t, l, "app", "global-1h", ""))
-			assert.Equal(t, []string{`"global-1h";r=97;t=3600`, `"global-1h";r=0;t=3600`}, last.Header()["Ratelimit"])
-		})
-	}
-}
-
 type userKey struct{}
 
 // signedIn puts the user of the request's header into its context, as authentication does.
@@ -415,33 +390,22 @@ func TestLayersNotGivenBack(t *testing.T) {
 }
 
 // TestLayersAroundTimeouts has http.TimeoutHandler stand between two sets, and give the
-// inner one a response of its own. What a set refuses in time is given back. Handlers go on
-// after the timeout, when the outer set has left.
+// inner one a response of its own. Handlers go on after the timeout, when the outer set has
+// left.
 func TestLayersAroundTimeouts(t *testing.T) {
 	l := limit.New(nil, nil)
 	outer := bound(t, l, limit.Named("outer", limit.Global(time.Hour, 10_000)))
 	inner := bound(t, l, limit.Named("inner", limit.Global(time.Hour, 3)))
 	served := new(atomic.Int64)
 	serves := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) })
-	server := httptest.NewServer(outer.Middleware(http.TimeoutHandler(inner.Handler(serves), time.Minute, "")))
-	defer server.Close()
-	codes := make(map[int]int)
-	for range 10 {
-		a, err := server.Client().Get(server.URL)
-		require.NoError(t, err)
-		a.Body.Close()
-		codes[a.StatusCode]++
-	}
-	assert.Equal(t, map[int]int{200: 3, 429: 7}, codes)
-	assert.EqualValues(t, 9_997, left(t, l, "outer", "global-1h", ""))
-
 	var going sync.WaitGroup
 	going.Add(16 * 20)
-	server.Config.Handler = outer.Middleware(http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(outer.Middleware(http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer going.Done()
 		time.Sleep(time.Duration(rand.IntN(4)) * time.Millisecond)
 		inner.Handler(serves).ServeHTTP(w, r)
-	}), 2*time.Millisecond, ""))
+	}), 2*time.Millisecond, "")))
+	defer server.Close()
 	var clients sync.WaitGroup
 	for range 16 {
 		clients.Go(func() {

@@ -116,24 +116,7 @@ func TestNoticeOfSecondRoute(t *testing.T) {
 		for _, pattern := range []string{"GET /a", "GET /a", "GET /b", "GET /b", "GET /c"} {
 			routed(h, pattern)
 		}
-		assert.Equal(t, len(test.want), len(book.Lines()), test.rules.String())
-
-		limiter, book = logged(limit.Options{})
-		engine := gin.New()
-		engine.Use(ginlimit.New(limiter).Limit(test.rules))
-		server := echo.New()
-		limiter, echoBook := logged(limit.Options{})
-		server.Use(echolimit.New(limiter).Limit(test.rules))
-		for _, path := range []string{"/a", "/b", "/c"} {
-			engine.GET(path, func(*gin.Context) {})
-			server.GET(path, func(echo.Context) error { return nil })
-		}
-		for _, path := range []string{"/a", "/a", "/b", "/c", "/none"} {
-			routetest.Do(engine, "GET", path)
-			routetest.Do(server, "GET", path)
-		}
-		assert.ElementsMatch(t, test.want, book.Lines())
-		assert.ElementsMatch(t, test.want, echoBook.Lines())
+		assert.ElementsMatch(t, test.want, book.Lines(), test.rules.String())
 	}
 }
 
@@ -354,13 +337,6 @@ func TestNoticeOfChargedTwice(t *testing.T) {
 		"two sets on a route": {func(l *limit.Limiter) http.Handler {
 			return l.Limit(two)(l.Limit(two)(status(http.StatusOK)))
 		}, onRoute},
-		"Gin, one variable": {func(l *limit.Limiter) http.Handler {
-			mw := ginlimit.New(l).Limit(two)
-			engine := gin.New()
-			engine.Use(mw)
-			engine.GET("/a", mw, func(*gin.Context) {})
-			return engine
-		}, onRoute},
 		"Gin, group and group": {func(l *limit.Limiter) http.Handler {
 			rl := ginlimit.New(l)
 			engine := gin.New()
@@ -387,13 +363,6 @@ func TestNoticeOfChargedTwice(t *testing.T) {
 			engine.GET("/a", rl.Limit(two), func(*gin.Context) {})
 			return engine
 		}, ""},
-		"Echo, one variable": {func(l *limit.Limiter) http.Handler {
-			mw := echolimit.New(l).Limit(two)
-			server := echo.New()
-			server.Use(mw)
-			server.GET("/a", func(echo.Context) error { return nil }, mw)
-			return server
-		}, onRoute},
 		"two names": {func(l *limit.Limiter) http.Handler {
 			return mustPolicy(l, named).Middleware(l.Limit(two)(status(http.StatusOK)))
 		}, ""},
@@ -423,7 +392,7 @@ func full(t *testing.T) core.Store {
 	store := memstore.New(&memstore.Options{MaxKeys: 1})
 	limiter := limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler)})
 	rules := limit.Named("others", limit.Per(limit.ByHeader("X"), 24*time.Hour, 5))
-	for i := range 20_000 { // so that no shard has room, but once in 10^30
+	for i := range 8_000 { // so that no shard has room, but once in 10^11
 		_, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{"header X": fmt.Sprint(i)}})
 		require.NoError(t, err)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/stores/memstore"
 )
@@ -236,74 +234,6 @@ func TestPlanAllocations(t *testing.T) {
 		assert.Zero(t, testing.AllocsPerRun(1000, func() { policy.Take(context.Background(), request) }), name)
 	}
 	assert.Equal(t, testing.AllocsPerRun(1000, func() { deciding.Decide(plain, r, nil, 0) }), testing.AllocsPerRun(1000, func() { deciding.Decide(rich, r, nil, 0) }))
-}
-
-// TestCallersOfOneKey has callers with a small, the usual and a large limit share a key, at
-// random times and as an attacker would: the large one takes what it can, and then the
-// small one. No window has more than the largest limit. A bucket admits a burst beside
-// it, and each plan has one of its own.
-func TestCallersOfOneKey(t *testing.T) {
-	race.Skip(t)
-	for _, row := range []struct {
-		words string
-		most  int64 // within any second
-	}{
-		{"", 100}, {"sliding-cells", 100}, {"fixed-window", 200}, {"sliding-counter", 200}, {"concurrency", 100},
-		{"token-bucket", 2 * 111}, {"leaky-bucket", 2 * 111}, {"token-bucket burst 5", 111 + 15}, {"leaky-bucket burst 5", 111 + 15}, {"queue burst 5", 111 + 18},
-	} {
-		for _, attack := range []bool{false, true} {
-			synctest.Test(t, func(t *testing.T) {
-				random := rand.New(rand.NewPCG(5, 6))
-				policy := mustPolicy(limit.New(nil, nil), limit.Named("p", limit.MustParse("10/1s global plan small 1 plan large 100 "+row.words).Rules()...))
-				var units []time.Time
-				var held []limit.Decision
-				total, worst := 0, int64(0)
-				began := time.Now()
-				for step := range 5000 {
-					plan := []string{"large", "", "small"}[step%3]
-					if !attack {
-						plan = []string{"large", "", "small"}[random.IntN(3)]
-					}
-					for {
-						d, err := policy.Take(t.Context(), limit.Request{Plan: plan})
-						require.NoError(t, err)
-						if !d.Allowed {
-							break
-						}
-						total++
-						units = append(units[max(0, len(units)-300):], time.Now())
-						if row.words == "concurrency" {
-							held = append(held, d)
-						}
-						if !attack {
-							break
-						}
-					}
-					if row.words == "concurrency" {
-						require.LessOrEqual(t, len(held), 100)
-						for len(held) > 0 && random.IntN(3) > 0 {
-							held[0].Release()
-							held = held[1:]
-						}
-						continue
-					}
-					live := int64(0)
-					for _, at := range units {
-						if time.Since(at) < time.Second {
-							live++
-						}
-					}
-					worst = max(worst, live)
-					require.LessOrEqual(t, live, row.most, "%q, attack %v, step %d", row.words, attack, step)
-					time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
-				}
-				for _, d := range held {
-					d.Release()
-				}
-				t.Logf("%q, attack %v: at most %d a second (%d), %d in %v", row.words, attack, worst, row.most, total, time.Since(began))
-			})
-		}
-	}
 }
 
 // TestResetOfPlans resets the buckets of all plans.

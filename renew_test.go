@@ -82,7 +82,7 @@ func TestRenewalsShareCalls(t *testing.T) {
 			require.True(t, d.Allowed)
 			held = append(held, d)
 		}
-		const seconds = 20
+		const seconds = 8
 		for range seconds {
 			time.Sleep(time.Second)
 			require.False(t, hold(t, limiter, thousand).Allowed)

@@ -82,19 +82,6 @@ func (c *calls) Take(ctx context.Context, asks []core.Ask) error {
 	return c.Store.Take(ctx, asks)
 }
 
-// TestLimiterWaitTogether has several admitted at a time.
-// TestLimiterWaitShared checks the order where a key that all share refuses,
-// and others refuse some of them for longer.
-// TestLimiterWaitEarlierTicket has one who came earlier join a line in which
-// others stand already, while others stand behind it in the line that it leaves.
-// TestLimiterWaitDeadlineBehindOthers checks what is said to who stands behind
-// others, and has not been refused itself.
-// TestLimiterWaitDeadlineBehindLarge checks that who asks for less than the one
-// in front of it waits: that one may give up.
-// TestLimiterWaitLarge has small costs come without end beside a large one.
-// TestLimiterWaitLargeAmongUsers has users each wait for a key of their own,
-// whose time comes just when there is one more unit of the key that all share.
-// A large cost waits for five of these.
 // scripted is a store whose calls a test answers or delays.
 type scripted struct {
 	core.Store
@@ -108,11 +95,3 @@ func (s *scripted) Take(ctx context.Context, asks []core.Ask) error {
 	}
 	return s.Store.Take(ctx, asks)
 }
-
-// TestLimiterWaitSideBySide has a store that is slower than the rule: waits that
-// asked it one after the other would take five times as long as the rule allows.
-// TestLimiterWaitOvertakenByOthers has another process take what those who ask
-// side by side were told of: they stand in line again, in their order.
-// TestLimiterWaitEndsInFlight has a wait cancelled while the store decides.
-// TestLimiterWaitManyCancels lets many come and go, and then checks that the
-// rules have held in every window, and that nothing holds up those who stay.

@@ -39,38 +39,8 @@ func TestLimiterWaitInOrder(t *testing.T) {
 	}
 }
 
-func TestLimiterWaitTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWaits(t, nil, PerUser(time.Second, 5))
-		var all []*wait
-		var at []time.Duration
-		for i := range 50 {
-			all = append(all, w.add("alice", 1))
-			at = append(at, time.Duration(i/5)*time.Second)
-		}
-		w.end()
-		admitted(t, at, all...)
-	})
-}
-
-func TestLimiterWaitKeysApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWaits(t, nil, PerUser(time.Second, 1), Global(time.Second, 100))
-		var alice, bob []*wait
-		var at []time.Duration
-		for i := range 10 {
-			alice = append(alice, w.add("alice", 1))
-			at = append(at, time.Duration(i)*time.Second)
-		}
-		for range 10 {
-			bob = append(bob, w.add("bob", 1))
-		}
-		w.end()
-		admitted(t, at, alice...)
-		admitted(t, at, bob...)
-	})
-}
-
+// TestLimiterWaitShared checks the order where a key that all share refuses,
+// and others refuse some of them for longer.
 func TestLimiterWaitShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWaits(t, nil, PerUser(10*time.Second, 1), Global(time.Second, 1))
@@ -86,6 +56,8 @@ func TestLimiterWaitShared(t *testing.T) {
 	})
 }
 
+// TestLimiterWaitEarlierTicket has one who came earlier join a line in which
+// others stand already, while others stand behind it in the line that it leaves.
 func TestLimiterWaitEarlierTicket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWaits(t, nil, PerUser(1500*time.Millisecond, 1), Global(time.Second, 1))
@@ -103,6 +75,7 @@ func TestLimiterWaitEarlierTicket(t *testing.T) {
 	})
 }
 
+// TestLimiterWaitLarge has small costs come without end beside a large one.
 func TestLimiterWaitLarge(t *testing.T) {
 	for _, key := range []KeyResolver{Everyone, ByUser} {
 		synctest.Test(t, func(t *testing.T) {
@@ -124,6 +97,9 @@ func TestLimiterWaitLarge(t *testing.T) {
 	}
 }
 
+// TestLimiterWaitLargeAmongUsers has users each wait for a key of their own,
+// whose time comes just when there is one more unit of the key that all share.
+// A large cost waits for five of these.
 func TestLimiterWaitLargeAmongUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWaits(t, nil, PerUser(time.Second, 5), Global(time.Second, 20))
@@ -149,6 +125,8 @@ func TestLimiterWaitLargeAmongUsers(t *testing.T) {
 	})
 }
 
+// TestLimiterWaitSideBySide has a store that is slower than the rule: waits that
+// asked it one after the other would take five times as long as the rule allows.
 func TestLimiterWaitSideBySide(t *testing.T) {
 	for _, rules := range [][]Rule{
 		{Global(100*time.Millisecond, 100)},
@@ -187,6 +165,8 @@ func TestLimiterWaitSideBySide(t *testing.T) {
 	}
 }
 
+// TestLimiterWaitOvertakenByOthers has another process take what those who ask
+// side by side were told of: they stand in line again, in their order.
 func TestLimiterWaitOvertakenByOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := memstore.New(nil)
@@ -212,6 +192,8 @@ func TestLimiterWaitOvertakenByOthers(t *testing.T) {
 	})
 }
 
+// TestLimiterWaitManyCancels lets many come and go, and then checks that the
+// rules have held in every window, and that nothing holds up those who stay.
 func TestLimiterWaitManyCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const window, perUser, global = time.Second, 20, 70

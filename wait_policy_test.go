@@ -115,6 +115,8 @@ func TestLimiterWaitDeadline(t *testing.T) {
 	})
 }
 
+// TestLimiterWaitDeadlineBehindOthers checks what is said to who stands behind
+// others, and has not been refused itself.
 func TestLimiterWaitDeadlineBehindOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWaits(t, nil, PerUser(time.Second, 5), Global(time.Minute, 8), PerUser(time.Hour, 100))
@@ -132,6 +134,8 @@ func TestLimiterWaitDeadlineBehindOthers(t *testing.T) {
 	})
 }
 
+// TestLimiterWaitDeadlineBehindLarge checks that who asks for less than the one
+// in front of it waits: that one may give up.
 func TestLimiterWaitDeadlineBehindLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWaits(t, nil, PerUser(time.Second, 5))
@@ -252,6 +256,7 @@ func TestLimiterWaitStoreFails(t *testing.T) {
 	})
 }
 
+// TestLimiterWaitEndsInFlight has a wait cancelled while the store decides.
 func TestLimiterWaitEndsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := memstore.New(nil)

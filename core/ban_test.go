@@ -176,36 +176,6 @@ func barredFor(state State, q Quota, now int64) int64 {
 	return d.RetryAfter()
 }
 
-// TestBanDoubles follows the length of bars, up to the longest, and back to the first.
-func TestBanDoubles(t *testing.T) {
-	q := Quota{Algorithm: Ban, Limit: 3, Window: 10_000, Bar: 5_000, MaxBar: 30_000}
-	state, now := NewState(Ban), int64(1_000_000)
-	for _, length := range []int64{5_000, 10_000, 20_000, 30_000, 30_000} {
-		strikes(t, state, q, now, 3)
-		if got := barredFor(state, q, now); got != length {
-			t.Errorf("barred for %d, want %d", got, length)
-		}
-		now += length
-		if got := barredFor(state, q, now); got != 0 {
-			t.Errorf("barred for %d at the end", got)
-		}
-	}
-	now += 30_000 - 1
-	strikes(t, state.Clone(), q, now, 2)
-	again := state.Clone()
-	strikes(t, again, q, now, 3)
-	if got := barredFor(again, q, now); got != 30_000 {
-		t.Errorf("barred for %d just before the bars are forgotten", got)
-	}
-	if now++; state.Expires() != now {
-		t.Errorf("expires at %d, want %d", state.Expires(), now)
-	}
-	strikes(t, state, q, now, 3)
-	if got := barredFor(state, q, now); got != 5_000 {
-		t.Errorf("barred for %d after the bars are forgotten", got)
-	}
-}
-
 // TestBanUnderAnything changes quotas, gives strikes back and sets the clock back: a
 // bar is never longer than the longest, and a state never breaks or grows.
 func TestBanUnderAnything(t *testing.T) {

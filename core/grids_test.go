@@ -131,34 +131,6 @@ func greedy(quotas []Quota, began, step int64, steps int, balance func(i int) in
 	return together, each
 }
 
-// TestGridsOfTwoVersions has two versions in turn, at every request, for many windows.
-func TestGridsOfTwoVersions(t *testing.T) {
-	const second = 1_000_000
-	cells := func(limit, window int64) Quota {
-		return Quota{Algorithm: SlidingCells, Limit: limit, Window: window * second, Cells: 10}
-	}
-	counter := func(limit, window int64) Quota {
-		return Quota{Algorithm: SlidingCounter, Limit: limit, Window: window * second}
-	}
-	window := func(limit, window int64) Quota {
-		return Quota{Algorithm: FixedWindow, Limit: limit, Window: window * second}
-	}
-	for _, quotas := range [][]Quota{
-		{cells(50, 10), cells(25, 5)}, {cells(50, 10), cells(50, 11)}, {counter(30, 10), counter(3, 1)}, {window(30, 10), window(3, 1)},
-	} {
-		for _, steps := range []int{1_000, 60_000} {
-			together, each := greedy(quotas, 1_750_000_000*second, 10_000, steps, func(i int) int { return i % 2 })
-			t.Logf("%v: %d/%ds and %d/%ds in %d s: %d, alone %d", quotas[0].Algorithm, quotas[0].Limit, quotas[0].Window/second,
-				quotas[1].Limit, quotas[1].Window/second, steps/100, together, each)
-			rate := max(quotas[0].Limit*second/quotas[0].Window, quotas[1].Limit*second/quotas[1].Window)
-			most, least := max(each[0], each[1], rate*int64(steps)/100), min(each[0], each[1])
-			if sum := quotas[0].Limit + quotas[1].Limit; together > most+sum || together < least {
-				t.Errorf("%d, and alone %d", together, each)
-			}
-		}
-	}
-}
-
 // TestGridsCome has a version come to a key of another with a longer window that is always in
 // use, by a client that neither version alone would refuse. The version is refused no longer
 // than two of its windows: units that the other takes do not go on to keep it out.

@@ -376,7 +376,7 @@ func TestReturnsThatOverlap(t *testing.T) {
 				q := Quota{Algorithm: TokenBucket, Limit: 300, Window: 60_000_000, Burst: max(300, 2*most)}
 				state, now := NewState(TokenBucket), int64(1_800_000_000_000_000)
 				var loans []loan
-				for range 4 * stories(500) {
+				for range stories(600) {
 					slices.SortStableFunc(loans, func(a, b loan) int { return int(a.ends - b.ends) })
 					now++
 					for keep := random.IntN(callers); len(loans) > keep; loans = loans[1:] {

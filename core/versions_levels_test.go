@@ -192,38 +192,6 @@ func TestVersionsReturn(t *testing.T) {
 	}
 }
 
-// TestVersionsInTurn has the figures of two versions that alternate.
-func TestVersionsInTurn(t *testing.T) {
-	const second = 1_000_000
-	for _, test := range []struct {
-		a           Algorithm
-		large       int64
-		small       int64
-		step, lasts int64
-		bound       int64
-	}{
-		{TokenBucket, 100, 1, 1_100_000, 10 * second, 111},
-		{LeakyBucket, 100, 1, 1_100_000, 10 * second, 111},
-		{TokenBucket, 100, 1, 50_000, 300 * second, 400},
-		{LeakyBucket, 100, 1, 50_000, 300 * second, 400},
-		{Queue, 99, 0, second, 20 * second, 121},
-	} {
-		random, state, admitted := rand.New(rand.NewPCG(1, 2)), NewState(test.a), int64(0)
-		for now := int64(second); now <= test.lasts; now += test.step {
-			q := Quota{Algorithm: test.a, Limit: 1, Window: second, Burst: test.large}
-			if random.IntN(2) == 0 {
-				q.Burst = test.small
-			}
-			for Decide(now, []Charge{{Quota: q, Cost: 1}}, []State{state}).Allowed && admitted < 100*test.bound {
-				admitted++
-			}
-		}
-		if admitted > test.bound || admitted < test.bound*9/10 {
-			t.Errorf("%v, bursts %d and %d: %d admitted, bound %d", test.a, test.large, test.small, admitted, test.bound)
-		}
-	}
-}
-
 // TestVersionsOwe owes on top of what a large burst admitted: a version with a small burst
 // waits for the debt, and not for the rest.
 func TestVersionsOwe(t *testing.T) {

@@ -79,7 +79,7 @@ var badToShow = []badInput{
 		}
 		url := fmt.Sprintf("redis://%s/%d", client.Options().Addr, client.Options().DB)
 		for _, flags := range [][]string{{}, {"--json"}} {
-			doctor := exec.Command(buildLimitctl(r.T, r.dir), append([]string{"doctor", "--redis", url}, flags...)...)
+			doctor := exec.Command(buildLimitctl(r.T), append([]string{"doctor", "--redis", url}, flags...)...)
 			out, err := doctor.Output()
 			var code *exec.ExitError
 			require.True(r, errors.As(err, &code) && code.ExitCode() == 2, "%v: %s", err, out)
@@ -95,7 +95,7 @@ var badToShow = []badInput{
 	{66, "requests of other sites, and a rebound Host", func(r *row) {
 		// Only the live page changes a quota other than by using it, so the page of the demo
 		// need not check the origin of requests.
-		base := startDemo(r.T, exec.Command(buildLimitctl(r.T, r.dir), "demo", "--addr", "127.0.0.1:0"))
+		base := startDemo(r.T, exec.Command(buildLimitctl(r.T), "demo", "--addr", "127.0.0.1:0"))
 		ask := func(method, path, host string, headers ...string) (*http.Response, string) {
 			q, err := http.NewRequest(method, base+path, strings.NewReader("limit=1000000"))
 			require.NoError(r, err)

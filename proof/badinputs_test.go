@@ -36,11 +36,10 @@ type badInput struct {
 func TestBadInputs(t *testing.T) {
 	inputs := slices.Concat(badRules, badIdentities, badKeys, badRequests, badToShow)
 	require.Len(t, inputs, 66)
-	dir := t.TempDir()
 	passed, skipped, opens, panics := 0, 0, 0, 0
 	for i, input := range inputs {
 		require.Equal(t, i+1, input.number)
-		r := row{dir: dir}
+		var r row
 		ok := t.Run(fmt.Sprintf("%02d %s", input.number, input.name), func(t *testing.T) {
 			r.T = t
 			defer func() {
@@ -69,7 +68,6 @@ func TestBadInputs(t *testing.T) {
 // A row is the test of one bad input.
 type row struct {
 	*testing.T
-	dir    string       // of the test, for all rows
 	opens  int          // admitted above what the rules allow
 	panics atomic.Int64 // of the library
 }

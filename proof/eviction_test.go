@@ -28,14 +28,14 @@ import (
 // LIMIT_EVICTION is the number of keys in a flood, of which Redis has room for two thirds.
 // Where Redis evicts, admissions are logged and have no bound: see docs/eviction.md.
 func TestEviction(t *testing.T) {
-	keys := 3_000
+	keys := 1_500
 	if n, err := strconv.Atoi(os.Getenv("LIMIT_EVICTION")); err == nil {
 		keys = n
 	}
 	if !redistest.Installed(t) {
 		t.Skip("no redis-server is installed")
 	}
-	limitctl := buildLimitctl(t, t.TempDir())
+	limitctl := buildLimitctl(t)
 	const most = 5
 	rule := limit.Rule{Name: "r", Key: limit.ByUser, Limit: most, Window: 10 * time.Minute}
 	set := limit.Named("p", rule)

@@ -476,3 +476,12 @@ func (s looksFirst) Take(ctx context.Context, asks []core.Ask) error {
 	}
 	return err
 }
+
+// costless returns copies of charges that only look.
+func costless(charges []core.Charge) []core.Charge {
+	look := slices.Clone(charges)
+	for i := range look {
+		look[i].Cost = 0
+	}
+	return look
+}

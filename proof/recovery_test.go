@@ -117,7 +117,7 @@ type recoveryFleet struct {
 
 func newRecoveryFleet(t *testing.T, timeout time.Duration) *recoveryFleet {
 	timeout = cmp.Or(timeout, time.Second)
-	f := &recoveryFleet{t: t, limit: 300, server: redistest.Launch(t), admitted: make([]int, len(recoveryQuotas))}
+	f := &recoveryFleet{t: t, limit: 150, server: redistest.Launch(t), admitted: make([]int, len(recoveryQuotas))}
 	if full() { // both are above 128, where a log becomes a ring
 		f.limit = 900
 	}

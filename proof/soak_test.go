@@ -74,11 +74,11 @@ type soak struct {
 	faults                                      map[string]int
 }
 
-// soakTime is the duration of the soak: LIMIT_SOAK, or 15 s.
+// soakTime is the duration of the soak: LIMIT_SOAK, or 10 s.
 func soakTime(t *testing.T) time.Duration {
 	text := os.Getenv("LIMIT_SOAK")
 	if text == "" {
-		return 15 * time.Second
+		return 10 * time.Second
 	}
 	d, err := time.ParseDuration(text)
 	require.NoError(t, err)

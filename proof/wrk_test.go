@@ -29,7 +29,7 @@ func TestDemoUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	limitctl := buildLimitctl(t, t.TempDir())
+	limitctl := buildLimitctl(t)
 	length := min(proofTime(2*time.Second), 20*time.Second)
 	for _, store := range []string{"memory", "redis"} {
 		args := []string{"demo", "--addr", "127.0.0.1:0"}
@@ -59,10 +59,10 @@ func TestDemoUnderLoad(t *testing.T) {
 	}
 }
 
-// buildLimitctl builds the command in a directory once, and returns its path.
-func buildLimitctl(t *testing.T, dir string) string {
+// buildLimitctl builds the command once for all tests, and returns its path.
+func buildLimitctl(t *testing.T) string {
 	t.Helper()
-	limitctl := filepath.Join(dir, "limitctl")
+	limitctl := filepath.Join(built, "limitctl")
 	if _, err := os.Stat(limitctl); err == nil {
 		return limitctl
 	}

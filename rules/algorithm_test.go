@@ -211,6 +211,7 @@ func TestEqualAttributes(t *testing.T) {
 			{func(r *Rule) { r.Algorithm = TokenBucket{} }, func(r *Rule) { r.Algorithm = TokenBucket{Burst: 10} }},
 			{func(r *Rule) { r.Algorithm = SlidingCells{} }, func(r *Rule) { r.Algorithm = SlidingCells{Cells: 10} }},
 			{func(*Rule) {}, func(r *Rule) { r.Algorithm = SlidingLog{} }},
+			{func(r *Rule) { r.Name = "" }, func(r *Rule) { r.Name = "per-ip-1m" }},
 		},
 		false: {
 			{calendar(berlin), calendar(time.UTC)},

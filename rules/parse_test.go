@@ -155,26 +155,6 @@ func TestParseAttributes(t *testing.T) {
 	}
 }
 
-func TestParseInvalidRules(t *testing.T) {
-	set, err := Parse("0/1m per ip; 5/1us global; 1M/1m per user; 1/400d per ip; 5/1500ns per header A:B; 1/1h per ip; 2/1h per ip")
-	assert.Zero(t, set)
-	for _, want := range []string{
-		`rule "0/1m per ip": limit 0: write at least 1`,
-		`rule "5/1µs global": window 1µs: write at least 1ms`,
-		`rule "1000000/1m per user": limit 1000000 is too large for an exact window`,
-		`rule "1/400d per ip": window 9600h0m0s: write at most 8784h (366 days)`,
-		`key "header A:B": write a name such as X-API-Key`,
-		`rule "2/1h per ip": the name "per-ip-1h" is taken by "1/1h per ip"`,
-	} {
-		assert.ErrorContains(t, err, want)
-	}
-	for _, err := range errorsOf(err) {
-		var invalid *Error
-		assert.ErrorAs(t, err, &invalid)
-		assert.NotEmpty(t, invalid.Rule)
-	}
-}
-
 func TestParseInvalidAttributes(t *testing.T) {
 	for text, want := range map[string]string{
 		"5/1s per ip token-bucket missing 6":                     "6 missing: write 0 for a full bucket to 5 for an empty one",

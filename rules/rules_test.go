@@ -245,17 +245,3 @@ func TestRuleSetIsImmutable(t *testing.T) {
 	assert.Equal(t, []string{"user or ip or header A", "user or ip or header A or header B", "user or ip or header A or header C"},
 		[]string{three.syntax().String(), four.syntax().String(), other.syntax().String()})
 }
-
-func TestSameDeclaration(t *testing.T) {
-	rule := PerIP(time.Second, 1)
-	named := rule
-	named.Name = "per-ip-1s"
-	assert.True(t, rule.equal(named), "the name that it goes by")
-	for _, other := range []Rule{
-		PerIP(time.Second, 2), PerIP(time.Minute, 1), PerUser(time.Second, 1),
-		{Name: "b", Key: ByIP, Limit: 1, Window: time.Second},
-		{Name: "per-ip-1s", Key: ByUser, Limit: 1, Window: time.Second},
-	} {
-		assert.False(t, rule.equal(other), other)
-	}
-}

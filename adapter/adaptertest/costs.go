@@ -21,7 +21,8 @@ import (
 // costs checks that a request is charged its cost, and that a negative cost neither
 // runs the handler nor charges anything.
 func (s suite) costs(t *testing.T) {
-	limiter := limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler)})
+	var problem error
+	limiter := limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler), Observe: func(_ *http.Request, _ limit.Decision, err error) { problem = err }})
 	c := serve(t, s.one(limiter, ok, limit.Rules(limit.Global(time.Hour, 100), limit.Rule{
 		Name: "units", Key: limit.Everyone, Limit: 10, Window: time.Hour,
 		Cost: rules.CostBy("units", func(r *http.Request) int64 {
@@ -49,6 +50,12 @@ func (s suite) costs(t *testing.T) {
 		assert.Equal(t, test.retryAfter, a.Header.Get("Retry-After"), test.cost)
 		assert.Equal(t, test.rateLimit, a.Header.Get("RateLimit"), test.cost)
 		assert.NotContains(t, a.body, "cost", "clients do not learn why")
+		if test.status == http.StatusServiceUnavailable {
+			assert.ErrorIs(t, problem, limit.ErrUndecided)
+			assert.ErrorContains(t, problem, `rule "units": cost `+test.cost+": write 0 or more")
+		} else {
+			assert.NoError(t, problem)
+		}
 	}
 }
 

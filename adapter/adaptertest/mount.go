@@ -29,7 +29,7 @@ func Mount(t *testing.T, create func() (router http.Handler, mount func(api any)
 	router, mount := create()
 	err := mount(tagged([]field{
 		{"Text", `route:"GET /text" limit:"5/2x per ip"`, handler},
-		{"Type", `route:"GET /type" limit:"5/2x per ip"`, http.NotFoundHandler()},
+		{"Type", `route:"GET /type" limit:"5/2x per ip"`, func(http.ResponseWriter) {}},
 		{"Ten", `route:"GET /ten" limit:"-"`, 10},
 		{"User", `route:"GET /user" limit:"5/2s per user"`, handler},
 		{"Path", fmt.Sprintf(`route:"GET %s" limit:"5/2s per path nope or path id or path %s"`, pattern, rest), handler},
@@ -41,12 +41,13 @@ func Mount(t *testing.T, create func() (router http.Handler, mount func(api any)
 	for _, want := range []string{
 		`field Text: limit: column 4 of "5/2x per ip"`,
 		`field Type: limit: column 4 of "5/2x per ip"`,
-		`field Type: limit: http.HandlerFunc is not a handler: write `,
+		`field Type: limit: func(http.ResponseWriter) is not a handler: write `,
 		`field Ten: limit: int is not a handler: write `,
 		`field User: limit: rule "5/2s per user": `,
-		fmt.Sprintf(`field Path: limit: rule "5/2s per path nope or path id or path %[2]s": key "path nope": the path "%[1]s" has no such value: `+
-			`write "path id" or "path %[2]s"`, pattern, rest),
-		`field None: limit: rule "5/2s per path id": key "path id": the path "/none" has no values`,
+		fmt.Sprintf(`field Path: limit: rule "5/2s per path nope or path id or path %s": key "path nope": the path "`, rest),
+		fmt.Sprintf(`%s" has no such value: write "path id" or "path %s"`, pattern, rest), // some have the method before the path
+		`field None: limit: rule "5/2s per path id": key "path id": the path "`,
+		`/none" has no values`,
 		`field Nil: limit: the handler is nil`,
 	} {
 		assert.Equal(t, 1, strings.Count(err.Error(), want), want)

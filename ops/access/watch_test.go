@@ -124,26 +124,6 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchLink swaps what a link leads to, as a mounted ConfigMap does: the file is a
-// link into ..data, which is a link to a folder.
-func TestWatchLink(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		for i, name := range []string{"..1", "..2"} {
-			require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o700))
-			write(t, filepath.Join(dir, name, "list"), []string{"10.0.0.1\n", "10.0.0.2\n"}[i])
-		}
-		require.NoError(t, os.Symlink("..1", filepath.Join(dir, "..data")))
-		require.NoError(t, os.Symlink(filepath.Join("..data", "list"), filepath.Join(dir, "list")))
-		w := watch(t, filepath.Join(dir, "list"))
-		w.lists("10.0.0.1")
-		require.NoError(t, os.Symlink("..2", filepath.Join(dir, "..data_tmp")))
-		require.NoError(t, os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
-		require.NoError(t, os.RemoveAll(filepath.Join(dir, "..1")))
-		w.lists("10.0.0.2", changed)
-	})
-}
-
 // TestWatchEnds checks that nothing follows the file when the context has ended.
 func TestWatchEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -74,6 +75,7 @@ func TestBanOfSeveral(t *testing.T) {
 // works and with one that fails. A ban refuses no new client, the store gets no bar that
 // clients share, and keys that the store has barred stay barred.
 func TestOverflowBarsNoClient(t *testing.T) {
+	race.Skip(t)
 	for _, fails := range []bool{false, true} {
 		now := new(atomic.Int64)
 		now.Store(1000 * hour)
@@ -134,7 +136,7 @@ func TestNoOverflowKeysOfBans(t *testing.T) {
 			request("early")
 		}
 		shared := 0
-		for range 5 {
+		for range 3 {
 			for i := range 1000 {
 				if d := request(fmt.Sprint("flood ", i)); d.Overflow(1) == core.SharedQuota {
 					shared++
@@ -151,6 +153,7 @@ func TestNoOverflowKeysOfBans(t *testing.T) {
 // TestBansAndValuesInCycles takes through failures, lost data and recoveries, with every
 // OnError: each call answers.
 func TestBansAndValuesInCycles(t *testing.T) {
+	race.Skip(t)
 	choices := []core.OnError{core.Local, core.Allow, core.Refuse}
 	for _, instances := range []int{1, 3} {
 		random := rand.New(rand.NewPCG(4, uint64(instances)))

@@ -137,8 +137,9 @@ func most(times []int64, window int64) int64 {
 // never failed: request by request, over 200 cycles of a store that fails and
 // recovers, in each of many runs.
 func TestContinuityOfOne(t *testing.T) {
+	race.Skip(t)
 	stories, cycles := 20, 200
-	if testing.Short() || race.Enabled {
+	if testing.Short() {
 		stories = 2
 	}
 	modes := make(map[core.Mode]int)
@@ -195,8 +196,9 @@ func TestContinuityOfOne(t *testing.T) {
 // TestContinuityOfThree checks that three instances admit at most N + 2⌈N/3⌉ in any window,
 // and that some runs come near it.
 func TestContinuityOfThree(t *testing.T) {
+	race.Skip(t)
 	stories, cycles := 10, 200
-	if testing.Short() || race.Enabled {
+	if testing.Short() {
 		stories = 2
 	}
 	for i, q := range []core.Quota{

@@ -233,8 +233,9 @@ func TestPartialLoss(t *testing.T) {
 // TestLossesFit is [TestDebtsFit] with a store that loses its data, and says so. Parts of a
 // unit may be lost where an algorithm counts them.
 func TestLossesFit(t *testing.T) {
+	race.Skip(t)
 	stories, cycles := 20, 100
-	if testing.Short() || race.Enabled {
+	if testing.Short() {
 		stories = 2
 	}
 	for _, q := range []core.Quota{

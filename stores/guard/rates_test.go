@@ -15,8 +15,9 @@ import (
 // recovers. They admit what they promise with one instance, and twice that with
 // three: a burst and what refills in the time, or a limit in each window.
 func TestContinuityOfRates(t *testing.T) {
+	race.Skip(t)
 	stories, cycles := 5, 200
-	if testing.Short() || race.Enabled {
+	if testing.Short() {
 		stories = 1
 	}
 	for _, q := range []core.Quota{

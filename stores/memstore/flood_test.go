@@ -198,7 +198,8 @@ func TestFloodOfRandomKeys(t *testing.T) {
 	}
 }
 
-// TestAnyWindowInAFlood is TestAnyWindow for a few keys in a flood of others.
+// TestAnyWindowInAFlood has many goroutines take what they can of a few keys in a flood of
+// others, by the clock of the machine, and checks every window of what they took.
 func TestAnyWindowInAFlood(t *testing.T) {
 	s := New(&Options{MaxKeys: 256})
 	q := core.Quota{Limit: 5, Window: 50_000}

@@ -26,7 +26,7 @@ func many() int {
 	if n, err := strconv.Atoi(os.Getenv("LIMIT_REQUESTS")); err == nil {
 		return n
 	}
-	return 4000
+	return 1500
 }
 
 // TestLostReplies loses the reply to every fifth call, and asks Redis how many

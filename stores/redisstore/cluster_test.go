@@ -49,5 +49,5 @@ func TestCluster(t *testing.T) {
 	assert.Equal(t, 3, masters, "policies are spread over the shards")
 
 	now := start
-	compareBatches(t, at(client, &now), &now, 50)
+	compareBatches(t, at(client, &now), &now, 15)
 }

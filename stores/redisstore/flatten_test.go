@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
-	"os"
 	"sync"
 	"testing"
 
@@ -78,23 +77,17 @@ func (w *twin) compare(ctx context.Context, client *redis.Client, text string, a
 	}
 }
 
-// TestFlattened runs the suite of all stores, and schedules of batches, on a store
-// with a twin.
+// TestFlattened runs random schedules of all stores, and batches, on a store with a twin.
 func TestFlattened(t *testing.T) {
 	race.Skip(t)
-	if os.Getenv("LIMIT_SCHEDULES") == "" {
-		t.Setenv("LIMIT_SCHEDULES", "8") // each call takes twice as long
-	}
 	client, other := withTwin(t)
-	storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
-		require.NoError(t, client.FlushDB(t.Context()).Err())
-		h := harness(client)
-		here, there := h.Elapse, elapse(other.client)
-		h.Elapse = func(micros int64) { here(micros); there(micros) }
-		test(t, h)
-	})
+	h := harness(client)
+	here, there := h.Elapse, elapse(other.client)
+	h.Elapse = func(micros int64) { here(micros); there(micros) }
+	storetest.Schedules(t, h, 1, 60)
+	storetest.Algorithms(t, h, 1, 12)
 	now := start
-	compareBatches(t, at(client, &now), &now, 100)
+	compareBatches(t, at(client, &now), &now, 60)
 	t.Logf("%d calls", other.calls)
 	assert.Greater(t, other.calls, 1000)
 }

@@ -17,19 +17,6 @@ import (
 
 var secret = []byte("0123456789abcdef")
 
-// TestStoreWithSecret runs the suite on a store with a Secret.
-func TestStoreWithSecret(t *testing.T) {
-	fewSchedules(t)
-	client := redistest.Client(t)
-	storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
-		require.NoError(t, client.FlushDB(t.Context()).Err())
-		now := start
-		store := at(client, &now)
-		store.hasher = newKeyHasher(secret)
-		test(t, storetest.Harness{Store: store, SetTime: func(micros int64) { now = micros }})
-	})
-}
-
 // TestNoKeyLeaves looks for the keys of charges in the commands, data and errors of
 // each operation of a store with a Secret.
 func TestNoKeyLeaves(t *testing.T) {

@@ -13,50 +13,8 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/storetest"
 )
-
-// TestRestarted restarts Redis without its data between two calls. The client redials
-// without an error, and the store reports each restart once.
-func TestRestarted(t *testing.T) {
-	server := redistest.Launch(t)
-	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true}))
-	store := New(client, &patient)
-	charges := []core.Charge{charge("r", "k", 5, time.Hour)}
-	for range 3 {
-		for want := range int64(3) {
-			d := storetest.MustTake(t, store, charges...)
-			require.Equal(t, 4-want, d.Outcomes()[0].Remaining)
-		}
-		server.Kill()
-		server.Restart()
-		_, err := storetest.Take(t.Context(), store, "p", charges)
-		require.ErrorIs(t, err, core.ErrUnavailable)
-		require.ErrorIs(t, err, errForgotten)
-	}
-}
-
-// TestGuardKnowsOfRestarts holds that with a guard, one process admits no more
-// than its limit, however often Redis loses its data between two calls.
-func TestGuardKnowsOfRestarts(t *testing.T) {
-	server := redistest.Launch(t)
-	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true}))
-	store := guard.New(New(client, &patient), nil)
-	charges := []core.Charge{charge("r", "k", 10, time.Hour)}
-	admitted := 0
-	for range 4 {
-		for range 4 {
-			d := storetest.MustTake(t, store, charges...)
-			if d.Allowed {
-				admitted++
-			}
-		}
-		server.Kill()
-		server.Restart()
-	}
-	assert.Equal(t, 10, admitted)
-}
 
 // TestRestartedInFlight has calls in flight when a restart is noticed: none of
 // them is answered by the new server.
@@ -93,17 +51,6 @@ func TestRestartedInFlight(t *testing.T) {
 	require.NoError(t, err)
 	close(sent)
 	group.Wait()
-}
-
-// TestScriptFlushIsNoRestart flushes the scripts of a server: that is no error.
-func TestScriptFlushIsNoRestart(t *testing.T) {
-	client := redistest.Real(t)
-	store := New(client, &patient)
-	charges := []core.Charge{charge("r", "k", 5, time.Hour)}
-	for range 2 {
-		storetest.MustTake(t, store, charges...)
-		require.NoError(t, client.ScriptFlush(t.Context()).Err())
-	}
 }
 
 // TestRestartBetweenCalls has two processes on a server that is restarted while

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
@@ -67,21 +66,16 @@ func (s apart) Reset(ctx context.Context, charges []core.Charge) error {
 	return s.Store.Reset(ctx, s.names(charges))
 }
 
-// TestSpread runs the suite over a store that spreads, with every rule of a
-// decision in a part of its own, on one server and on a Cluster.
+// TestSpread runs the suite on a Cluster over a store that spreads, with every rule of a
+// decision in a part of its own.
 func TestSpread(t *testing.T) {
-	t.Run("server", func(t *testing.T) { runSpread(t, redistest.Client(t), 256) })
-	t.Run("cluster", func(t *testing.T) { runSpread(t, redistest.Cluster(t), 16) })
-}
-
-func runSpread(t *testing.T, client redis.UniversalClient, parts int) {
-	tests := 0
+	client, tests := redistest.Cluster(t), 0
 	storetest.Run(t, func(t *testing.T, test func(*testing.T, storetest.Harness)) {
 		now := start
 		tests++ // each with a prefix of its own, since to empty a Cluster takes longer
 		store := at(client, &now)
 		store.prefix = fmt.Sprint("test", tests)
-		store.spread(parts)
+		store.spread(16)
 		test(t, storetest.Harness{Store: apart{store}, SetTime: func(micros int64) { now = micros }, Spreads: true})
 		require.Zero(t, store.Unreturned())
 	})

@@ -3,12 +3,10 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"os"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/storetest"
 )
@@ -22,19 +20,6 @@ func TestStore(t *testing.T) {
 		}
 		test(t, harness(client))
 	})
-}
-
-// fewSchedules has the suite of a test run few random schedules: TestStore runs them
-// on the same store.
-func fewSchedules(t *testing.T) {
-	if os.Getenv("LIMIT_SCHEDULES") != "" {
-		return
-	}
-	n := "100"
-	if race.Enabled {
-		n = "10"
-	}
-	t.Setenv("LIMIT_SCHEDULES", n)
 }
 
 func harness(client redis.UniversalClient) storetest.Harness {

@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -12,31 +11,6 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/storetest"
 )
-
-// TestNewcomerAfterLeavers has 1,000 clients queue and leave in a random order. A
-// newcomer waits for none of them.
-func TestNewcomerAfterLeavers(t *testing.T) {
-	store := New(redistest.Client(t), &Options{Timeout: time.Minute})
-	charges := []core.Charge{{Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Algorithm: core.Queue, Limit: 1, Window: time.Minute.Microseconds(), Burst: 1000}}}
-	take := func() core.Decision {
-		d := storetest.MustTake(t, store, charges...)
-		require.True(t, d.Allowed)
-		return d
-	}
-	var all []core.Return
-	for range 1001 {
-		d := take()
-		all = append(all, d.Return(0, charges[0]))
-	}
-	began := time.Now()
-	for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(1000) {
-		given, err := storetest.Return(t.Context(), store, "p", all[1+i:2+i])
-		require.NoError(t, err)
-		require.Equal(t, []int64{1}, given)
-	}
-	t.Logf("1,000 returns in %v", time.Since(began))
-	assert.LessOrEqual(t, take().Delay, time.Minute.Microseconds(), "the turn of the first has begun")
-}
 
 // TestTurnInABatch has a request take a turn that was given back, and another look, in
 // one call: the turn is named to the first alone.
