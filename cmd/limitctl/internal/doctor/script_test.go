@@ -104,7 +104,7 @@ func TestRedisRights(t *testing.T) {
 		user(t, "+@all")
 		f := see(t, RedisOptions{Address: location{URL: "redis://app:typo@" + addr(client)}})["connect"]
 		assert.Equal(t, Fail, f.Verdict)
-		assert.Contains(t, f.Found, "WRONGPASS")
+		assert.Contains(t, f.Found, "the user or the password is wrong")
 		assert.NotContains(t, f.Found+strings.Join(f.Fix, ""), "typo")
 	})
 }

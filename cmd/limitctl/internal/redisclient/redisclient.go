@@ -56,7 +56,7 @@ func Explain(err error, grant string, sentinel bool) error {
 	case strings.Contains(text, "NOAUTH "):
 		return errors.New("a password is missing: " + login)
 	case strings.Contains(text, "AUTH <password> called"):
-		return errors.New("Redis has no password: write --redis without one")
+		return errors.New("the Redis has no password: write --redis without one")
 	case errors.As(err, &unknown):
 		return fmt.Errorf("the certificate of Redis is not trusted: %w: name the file of its authority by --tls-ca", unknown)
 	case errors.As(err, &host):
@@ -64,7 +64,7 @@ func Explain(err error, grant string, sentinel bool) error {
 	case errors.As(err, &certificate):
 		return fmt.Errorf("the certificate of Redis is not valid: %w", certificate.Err)
 	case errors.As(err, &dial) && dial.Op == "remote error": // an alert of TLS
-		return fmt.Errorf("Redis refuses the TLS connection: %w: name the certificate of a client by --tls-cert and --tls-key", dial.Err)
+		return fmt.Errorf("the server refuses the TLS connection: %w: name the certificate of a client by --tls-cert and --tls-key", dial.Err)
 	case errors.As(err, &handshake):
 		return errors.New("the server does not speak TLS: check the port, or write redis:// in place of rediss://")
 	case errors.Is(err, errHandshake):

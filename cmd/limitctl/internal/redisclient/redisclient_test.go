@@ -102,7 +102,7 @@ func TestAddresses(t *testing.T) {
 		{Address{URL: "redis://" + secure}, "the server has closed the connection: check the port, or write rediss:// if the server wants TLS"},
 		{Address{URL: "rediss://" + secure}, "the certificate of Redis is not trusted: x509: certificate signed by unknown authority: name the file of its authority by --tls-ca"},
 		{Address{URL: "rediss://" + secure, CA: ca, ServerName: "db"}, "the certificate of Redis is for another host: x509: certificate is valid for redis.internal, localhost, not db: write a name that it has by --tls-server-name"},
-		{Address{URL: "rediss://" + mutual, CA: ca}, "Redis refuses the TLS connection: tls: certificate required: name the certificate of a client by --tls-cert and --tls-key"},
+		{Address{URL: "rediss://" + mutual, CA: ca}, "the server refuses the TLS connection: tls: certificate required: name the certificate of a client by --tls-cert and --tls-key"},
 		{Address{URL: "redis://127.0.0.1:1"}, "Redis 127.0.0.1:1 cannot be reached: connection refused: check --redis, and whether Redis runs there"},
 		{Address{URL: "redis://no-such-host.invalid"}, "there is no host no-such-host.invalid: check --redis"},
 		{Address{URL: "redis://:guard@" + sentinel, Sentinel: "primary"}, logins},
