@@ -20,8 +20,8 @@ func (l *Limiter) change(sets ...RuleSet) error {
 		set, err := p.under(changes)
 		next[p], errs = set, append(errs, err)
 	}
-	for _, composed := range l.composed {
-		if p := composed.Value(); p != nil {
+	for _, unnamed := range l.nameless {
+		if p := unnamed.Value(); p != nil && p.declared.Others() != nil {
 			next[p] = p.declared
 		}
 	}

@@ -86,12 +86,29 @@ func (p *Policy) decide(r *http.Request, from door.Framework, cost int64) (d Dec
 // policies is Policies of package operate.
 func (l *Limiter) policies() iter.Seq2[string, RuleSet] {
 	return func(yield func(string, RuleSet) bool) {
+		for _, set := range l.unrouted() {
+			if !yield("", set) {
+				return
+			}
+		}
 		for _, p := range l.policyRoutes() {
 			if !yield(p.route.name, p.policy.set) {
 				return
 			}
 		}
 	}
+}
+
+// unrouted returns the sets on routes that have had no request, in the order of declaration.
+func (l *Limiter) unrouted() (sets []RuleSet) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, unnamed := range l.nameless {
+		if p := unnamed.Value(); p != nil && p.current.Load().first.Load() == nil {
+			sets = append(sets, p.current.Load().set)
+		}
+	}
+	return sets
 }
 
 // policyRoutes returns the routes of all policies, sorted by name.

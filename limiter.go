@@ -72,7 +72,7 @@ type Limiter struct {
 
 	mu       sync.Mutex
 	named    map[string]*Policy       // that were declared
-	composed []weak.Pointer[Policy]   // others that are With named ones
+	nameless []weak.Pointer[Policy]   // others, as long as the program has them
 	changes  map[string]RuleSet       // by Change
 	routes   map[string][]policyRoute // by the name in the store
 }

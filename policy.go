@@ -77,10 +77,6 @@ func (l *Limiter) namedPolicy(set RuleSet) (*Policy, error) {
 // unnamed returns the policy of a set without a name.
 func (l *Limiter) unnamed(set RuleSet, at *door.Place) (*Policy, error) {
 	p := &Policy{limiter: l, scope: set.Scope(), declared: set}
-	if set.Others() == nil {
-		p.current.Store(newVersion(p, set))
-		return p, nil
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	set, err := l.joined(set)
@@ -93,7 +89,10 @@ func (l *Limiter) unnamed(set RuleSet, at *door.Place) (*Policy, error) {
 			return nil, err
 		}
 	}
-	l.composed = append(slices.DeleteFunc(l.composed, func(p weak.Pointer[Policy]) bool { return p.Value() == nil }), weak.Make(p))
+	if len(l.nameless) == cap(l.nameless) {
+		l.nameless = slices.DeleteFunc(l.nameless, func(p weak.Pointer[Policy]) bool { return p.Value() == nil })
+	}
+	l.nameless = append(l.nameless, weak.Make(p))
 	return p, nil
 }
 

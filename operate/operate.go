@@ -43,7 +43,9 @@ func Check(ctx context.Context, l *limit.Limiter) error { return check(l, ctx) }
 
 // Policies returns the policies that decide now, by the name in [limit.Decision].Policy,
 // with their rules: those that are [limit.Named], and each route that has had a
-// request. They are sorted by name. A name comes twice if two sets are on one route.
+// request. They are sorted by name. A name comes twice if two sets are on one route. A set on
+// a route without a request yet comes first, with the name "": only a request says where
+// middleware is.
 func Policies(l *limit.Limiter) iter.Seq2[string, limit.RuleSet] { return policies(l) }
 
 // Peek returns the state of one key of a rule, as a request of cost 1 would find it,

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -63,7 +64,7 @@ func TestPolicies(t *testing.T) {
 	names := func() []string {
 		return slices.Sorted(maps.Keys(maps.Collect(operate.Policies(limiter))))
 	}
-	assert.Equal(t, []string{"b"}, names())
+	assert.Equal(t, []string{"", "b"}, names())
 	r := httptest.NewRequest("GET", "/a", nil)
 	r.Pattern = "GET /a"
 	handler.ServeHTTP(httptest.NewRecorder(), r)
@@ -232,4 +233,24 @@ func TestStats(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		assert.False(t, operate.ReadStats(limiter).Unavailable, "also without a request")
 	})
+}
+
+// TestPoliciesWithoutRequest checks that a set on a route stands there before its first
+// request, and goes with the handler that has it.
+func TestPoliciesWithoutRequest(t *testing.T) {
+	limiter := limit.New(nil, nil)
+	names := func() (list []string) {
+		for name, set := range operate.Policies(limiter) {
+			list = append(list, name+"|"+set.String())
+		}
+		return list
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /a", limiter.Limit(limit.Rules(limit.PerIP(time.Minute, 5)))(http.NotFoundHandler()))
+	dropped := limiter.Limit(limit.EachRoute(limit.PerIP(time.Minute, 6)))
+	assert.Equal(t, []string{"|5/1m per ip", "|6/1m per ip"}, names())
+	runtime.KeepAlive(dropped)
+	mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/a", nil))
+	runtime.GC()
+	assert.Equal(t, []string{"GET /a|5/1m per ip"}, names())
 }

@@ -23,19 +23,21 @@ func newBanCommand() *cobra.Command {
 		Use:   "ban ENTRY | --list | --lift ENTRY",
 		Short: "Bar a client on all instances, list the bans, or lift one",
 		Long: `Bar a client on all instances, list the bans, or lift one. These are the bans of
-access.Bans, which the programs must have in their limit.Options.Bar. They refuse a
-barred client with 403. ENTRY is an address, a prefix, "user NAME" or "agent PART".
-Write the /64 of an IPv6 client. A change is in force within a second.
+access.Bans, which the programs must have in their limit.Options.Bar. They
+refuse a barred client with 403. ENTRY is an address, a prefix, "user NAME" or
+"agent PART". Write the /64 of an IPv6 client. A change is in force within a
+second.
 
-What a rule of limit.Ban bars is not in the list: see limitctl top, and limitctl reset.
+What a rule of limit.Ban bars is not in the list: see limitctl top, and limitctl
+reset.
 
-It shows what it will do, and asks. Without a terminal, write --yes. The exit code is 0
-if it was done, 1 if there was no such ban or Redis failed, 2 if the change was not
-confirmed, and 3 for wrong arguments.`,
-		Example: `  limitctl ban 203.0.113.9 --for 1h --reason "scans for /wp-admin" --by ann --redis redis://127.0.0.1:6379
-  limitctl ban user mallory --for 0 --redis redis://127.0.0.1:6379 --yes
-  limitctl ban --list --redis redis://127.0.0.1:6379
-  limitctl ban --lift 203.0.113.9 --redis redis://127.0.0.1:6379`,
+It shows what it will do, and asks. Without a terminal, write --yes. The exit
+code is 0 if it was done, 1 if there was no such ban or Redis failed, 2 if the
+change was not confirmed, and 3 for wrong arguments.`,
+		Example: `  limitctl ban 203.0.113.9 --for 1h --reason "scans for /wp-admin" --by ann
+  limitctl ban user mallory --for 0 --yes
+  limitctl ban --list
+  limitctl ban --lift 203.0.113.9`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := c.check(cmd, args); err != nil {

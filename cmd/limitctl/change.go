@@ -29,14 +29,14 @@ func (c *change) flags(cmd *cobra.Command, rules bool, what, ending string) {
 	f.DurationVar(&c.length, "for", 0, "how long it lasts; 0 until it is ended by --"+ending)
 	f.StringVar(&c.reason, "reason", "", "why, for those who read the list")
 	f.BoolVar(&c.list, "list", false, "list the "+what+"s in force")
-	f.BoolVar(&c.ends, ending, false, "end a "+what)
+	f.BoolVar(&c.ends, ending, false, "end the "+what)
 	yesFlag(cmd, &c.yes)
 }
 
 // check returns an error for flags that do not fit.
 func (c *change) check(cmd *cobra.Command, args []string) error {
 	switch {
-	case c.list && (c.ends || len(args) > 0):
+	case c.list && (c.ends || len(args) > 0 || c.subject != subject{}):
 		return usageError{errors.New("--list: write it alone")}
 	case c.list:
 		return nil

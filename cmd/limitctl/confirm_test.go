@@ -23,7 +23,7 @@ func TestConfirm(t *testing.T) {
 		cmd.SetIn(strings.NewReader(text))
 		cmd.SetOut(&out)
 		cmd.SetErr(&out)
-		code, _ := exitCode(cmd.ExecuteContext(t.Context()))
+		code, _ := exitCode(cmd.ExecuteContextC(t.Context()))
 		return code, out.String()
 	}
 	for _, no := range []string{"n\n", "\n", "", "yesterday\n"} {
@@ -46,7 +46,7 @@ func TestConfirm(t *testing.T) {
 	asked := &notify{text: "[y/N] ", then: cancel}
 	cmd.SetErr(asked)
 	cmd.SetArgs(append([]string{"ban", "203.0.113.9", "--for", "1h", "--by", "ann"}, s.flags[:2]...))
-	code, _ = exitCode(cmd.ExecuteContext(ctx))
+	code, _ = exitCode(cmd.ExecuteContextC(ctx))
 	assert.Equal(t, 2, code)
 }
 

@@ -11,21 +11,21 @@ import (
 
 // A connection is the flags that name the Redis of programs.
 type connection struct {
-	url, prefix string
-	cluster     bool
+	redisclient.Address
+	prefix string
 }
 
 // flags adds them. A flag that is not written has the value of a variable of the
 // environment. That is not its default, since --help would show a password.
 func (c *connection) flags(cmd *cobra.Command, prefix string) {
 	f := cmd.Flags()
-	f.StringVar(&c.url, "redis", "", "`URL` of the Redis of the programs, such as redis://user:password@127.0.0.1:6379/0; "+
+	f.StringVar(&c.URL, "redis", "", "`URL` of the Redis of the programs, such as redis://user:password@127.0.0.1:6379/0, rediss:// for TLS, or unix:///path/to/redis.sock; "+
 		"without it, LIMITCTL_REDIS of the environment")
-	f.BoolVar(&c.cluster, "cluster", false, "the Redis is a Cluster, and the URL is one of its nodes")
+	c.Address.Flags(f)
 	f.StringVar(&c.prefix, "prefix", "limit", prefix+"; without it, LIMITCTL_PREFIX of the environment")
 	cmd.PreRun = func(*cobra.Command, []string) {
 		if text := os.Getenv(redisclient.URLVariable); text != "" && !f.Changed("redis") {
-			c.url = text
+			c.URL = text
 		}
 		if text := os.Getenv("LIMITCTL_PREFIX"); text != "" && !f.Changed("prefix") {
 			c.prefix = text
@@ -38,7 +38,7 @@ func (c *connection) dial() (redis.UniversalClient, error) {
 	if err := redisclient.CheckPrefix("--prefix", c.prefix); err != nil {
 		return nil, usageError{err}
 	}
-	client, err := redisclient.Open(c.url, c.cluster)
+	client, err := c.Open()
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -89,12 +89,10 @@ func connect(ctx context.Context, redisURL string) (client *redis.Client, place 
 	if redisURL == "" {
 		return nil, "in memory", nil
 	}
-	options, err := redisclient.Parse(redisURL, false)
+	options, err := (&redisclient.Address{URL: redisURL}).Server(ctx) // it silences go-redis: package guard logs errors
 	if err != nil {
 		return nil, "", usageError{err}
 	}
-	redisclient.Quiet() // package guard logs errors
-	options.ContextTimeoutEnabled = true
 	client = redis.NewClient(options)
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()

@@ -123,7 +123,7 @@ func TestDoctorDown(t *testing.T) {
 
 	code, out, problem := runDoctor(t, "--redis", "redis://app:secret@127.0.0.1:1")
 	assert.Equal(t, 2, code)
-	assert.Contains(t, out, "fail     connect          dial tcp 127.0.0.1:1: connect: connection refused")
+	assert.Contains(t, out, "fail     connect          Redis 127.0.0.1:1 cannot be reached: connection refused")
 	assert.Empty(t, problem)
 	assert.NotContains(t, out, "secret")
 }

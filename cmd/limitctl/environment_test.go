@@ -24,7 +24,7 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("LIMITCTL_REDIS", url)
 	for _, args := range [][]string{
 		{"push", s.policy, "--by", "ann"}, {"history"}, {"explain", s.policy, "POST /login"},
-		{"top", "--at", "1"}, {"inspect", "alice"}, {"reset", "alice", "--yes"},
+		{"top", "--at", "1"}, {"inspect", "--key", "alice"}, {"reset", "--key", "alice", "--yes"},
 		{"ban", "--list"}, {"override", "--list"},
 	} {
 		exits(t, 0, args...)
@@ -44,14 +44,14 @@ func TestEnvironment(t *testing.T) {
 	assert.NotContains(t, out, "looked at 0 keys", "a flag wins")
 	for _, args := range [][]string{{"top", "--redis", "redis://127.0.0.1:1"}, {"watch", "--redis", "redis://127.0.0.1:1"}} {
 		code, _, problem := run(t, args...)
-		assert.Equal(t, []any{1, "Redis 127.0.0.1:1 cannot be reached: connection refused"}, []any{code, problem}, "a flag wins")
+		assert.Equal(t, []any{1, "Redis 127.0.0.1:1 cannot be reached: connection refused: check --redis, and whether Redis runs there"}, []any{code, problem}, "a flag wins")
 	}
 	_, problem := exits(t, 3, "top", "--redis", "")
 	assert.Contains(t, problem, "or set LIMITCTL_REDIS")
 
 	for _, command := range []string{"doctor", "top", "inspect", "reset", "ban", "override", "watch", "push", "history", "explain"} {
 		_, help, _ := run(t, command, "--help")
-		assert.Contains(t, help, "without it, LIMITCTL_REDIS of the environment", command)
+		assert.Regexp(t, `without\s+it,\s+LIMITCTL_REDIS\s+of\s+the\s+environment`, help, command)
 		assert.NotContains(t, help, "default:secret", command)
 		assert.Contains(t, help, "LIMITCTL_PREFIX", command)
 	}
@@ -61,12 +61,12 @@ func TestEnvironment(t *testing.T) {
 
 func TestUnreachable(t *testing.T) {
 	path := file(t, valid)
-	for _, args := range []string{"top", "inspect x", "ban --list", "history", "push FILE --by a", "push --withdraw --by a", "explain FILE GET /", "watch",
+	for _, args := range []string{"top", "inspect --key x", "ban --list", "history", "push FILE --by a", "push --withdraw --by a", "explain FILE GET /", "watch",
 		"top --cluster", "history --cluster", "watch --cluster"} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel() // each tries for a second
 			code, out, problem := run(t, append(strings.Fields(strings.ReplaceAll(args, "FILE", path)), "--redis", "redis://u:secret@127.0.0.1:1")...)
-			assert.Equal(t, []any{1, "", "Redis 127.0.0.1:1 cannot be reached: connection refused"}, []any{code, out, problem})
+			assert.Equal(t, []any{1, "", "Redis 127.0.0.1:1 cannot be reached: connection refused: check --redis, and whether Redis runs there"}, []any{code, out, problem})
 		})
 	}
 }

@@ -16,34 +16,34 @@ import (
 func newInspectCommand() *cobra.Command {
 	var d deployment
 	cmd := &cobra.Command{
-		Use:   "inspect KEY | POLICY RULE [KEY]",
-		Short: "Say how full the quotas of a key are, and what overrides and bans it has",
-		Long: `Say how full the quotas of a key are in each rule, until when it is refused, and what
-overrides and bans it has. KEY is an address, a user, or any other key as limitctl top
-shows it. An IPv6 address stands for its /64, as rules see it. A rule that all requests
-share has no KEY.
+		Use:   "inspect --key KEY",
+		Short: "Say how full the quotas of a key are, and its overrides and bans",
+		Long: `Say how full the quotas of a key are in each rule, until when it is refused, and
+what overrides and bans it has. An IPv6 address stands for its /64, as rules see
+it. --policy and --rule leave out other rules. A rule that all requests share
+has no key.
 
-Keys of several values, as those of "per ip and user", are found only with their policy
-and rule, and as limitctl top shows them. It takes nothing from a quota.
+Keys of several values, as those of "per ip and user", are found only with
+--rule, and as limitctl top shows them. It takes nothing from a quota.
 
-It shows what Redis has. An instance that cannot reach Redis decides by its own counts,
-which only its live page shows.
+It shows what Redis has. An instance that cannot reach Redis decides by its own
+counts, which only its live page shows.
 
-The exit code is 0 whatever it finds, 1 if Redis or a file cannot be read, and 3 for
-wrong arguments.`,
-		Example: `  limitctl inspect 203.0.113.9 --redis redis://127.0.0.1:6379 --policy policy.yaml
-  limitctl inspect alice --redis redis://127.0.0.1:6379 --json
-  limitctl inspect login per-ip-1m 2001:db8::1 --redis redis://127.0.0.1:6379
-  limitctl inspect "POST /update" per-ip-2s 203.0.113.9 --redis redis://127.0.0.1:6379 \
-    --rules "5/2s per ip" --on "POST /update"`,
+The exit code is 0 whatever it finds, 1 if Redis or a file cannot be read, and 3
+for wrong arguments.`,
+		Example: `  limitctl inspect --key 203.0.113.9 --file policy.yaml
+  limitctl inspect --key alice --json
+  limitctl inspect --policy login --rule per-ip-1m --key 2001:db8::1
+  limitctl inspect --key 203.0.113.9 --rules "5/2s per ip" --on "POST /update"`,
+		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := d.withRules(cmd, args)
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := d.withRules(cmd)
 			if err != nil {
 				return err
 			}
 			defer s.end()
-			f, err := s.find(cmd, args)
+			f, err := s.find(cmd, &d.subject)
 			if err != nil {
 				return err
 			}
@@ -58,12 +58,12 @@ wrong arguments.`,
 }
 
 // withRules opens a deployment for a command about a key.
-func (d *deployment) withRules(cmd *cobra.Command, args []string) (*session, error) {
-	if len(args) < 1 || len(args) > 3 {
-		return nil, usageError{fmt.Errorf("name a key, or a policy, a rule and a key: limitctl %[1]s 203.0.113.9, or limitctl %[1]s login per-ip-1m 203.0.113.9", cmd.Name())}
-	}
-	if len(args) == 1 && args[0] == "" { // an unset variable of a shell, which would mean the quotas of all requests
-		return nil, usageError{fmt.Errorf("the key is empty: name a policy and a rule for the quota of all requests: limitctl %s api global-1m", cmd.Name())}
+func (d *deployment) withRules(cmd *cobra.Command) (*session, error) {
+	switch named := cmd.Flags().Changed("key"); {
+	case named && d.key == "": // an unset variable of a shell, which would mean the quotas of all requests
+		return nil, usageError{fmt.Errorf("--key is empty: leave it out for the quota of all requests: limitctl %s --policy api --rule global-1m", cmd.Name())}
+	case !named && (d.policy == "" || d.rule == ""):
+		return nil, usageError{fmt.Errorf("name a key, or a rule that all requests share: limitctl %[1]s --key 203.0.113.9, or limitctl %[1]s --policy api --rule global-1m", cmd.Name())}
 	}
 	s, err := d.open(cmd, false)
 	if err == nil && s.source == "" {
@@ -84,34 +84,28 @@ type finding struct {
 	Composite []string        `json:"not_looked_at"` // rules with keys of several values
 }
 
-// find looks for a key in all rules, or in one.
-func (s *session) find(cmd *cobra.Command, args []string) (*finding, error) {
-	f := &finding{Rules: s.source, Key: args[len(args)-1], States: []live.State{}, Overrides: []shownOverride{}, Bans: []shownBan{}, Composite: []string{}}
-	rules := s.limits.Rules()
-	if len(args) > 1 {
-		one, err := s.limits.Rule(args[0], args[1])
-		switch {
-		case err != nil:
-			return nil, usageError{err}
-		case len(args) == 2 && !one.Shared():
-			return nil, usageError{fmt.Errorf("rule %s has a quota for each key: name the key after the rule", shown(one.Name))}
-		case len(args) == 3 && one.Shared() && args[2] != "":
-			return nil, usageError{fmt.Errorf("rule %s is one quota of all requests: leave out the key", shown(one.Name))}
-		case len(args) == 2:
-			f.Key = ""
-		}
-		rules = []*live.Rule{one}
+// find looks for a key in all rules, or in those that are named.
+func (s *session) find(cmd *cobra.Command, of *subject) (*finding, error) {
+	f := &finding{Rules: s.source, Key: of.key, States: []live.State{}, Overrides: []shownOverride{}, Bans: []shownBan{}, Composite: []string{}}
+	rules, err := s.limits.Matching(of.policy, of.rule)
+	if err != nil {
+		return nil, usageError{err}
 	}
 	for _, r := range rules {
-		if len(args) == 1 && r.Composite() {
+		switch {
+		case of.key == "" && !r.Shared():
+			return nil, usageError{fmt.Errorf("rule %s has a quota for each key: name one by --key", shown(r.Name))}
+		case of.rule != "" && of.key != "" && r.Shared():
+			return nil, usageError{fmt.Errorf("rule %s is one quota of all requests: leave out --key", shown(r.Name))}
+		case of.rule == "" && r.Composite():
 			f.Composite = append(f.Composite, r.Policy+" "+r.Name)
 		}
-		if err := s.look(cmd, f, r, len(args) > 1); err != nil {
+		if err := s.look(cmd, f, r, of.rule != ""); err != nil {
 			return nil, err
 		}
 	}
-	f.Overrides = s.overridesOf(f, rules)
-	if len(args) != 2 {
+	f.Overrides = s.overridesOf(f, of, rules)
+	if of.key != "" {
 		f.Bans = shownBans(s.bansOf(cmd.Context(), f.Key))
 	}
 	return f, nil
@@ -146,7 +140,7 @@ func (s *session) look(cmd *cobra.Command, f *finding, r *live.Rule, named bool)
 }
 
 // overridesOf returns the overrides of the key, also of rules that are not known.
-func (s *session) overridesOf(f *finding, rules []*live.Rule) []shownOverride {
+func (s *session) overridesOf(f *finding, of *subject, rules []*live.Rule) []shownOverride {
 	keys := map[string]bool{f.Key: true}
 	for _, r := range rules {
 		for _, key := range s.limits.Keys(r, f.Key) {
@@ -154,7 +148,7 @@ func (s *session) overridesOf(f *finding, rules []*live.Rule) []shownOverride {
 		}
 	}
 	return shownOverrides(slices.DeleteFunc(s.overrides.List(), func(o overrides.Override) bool {
-		return !keys[o.Key] || len(rules) == 1 && (o.Policy != rules[0].Policy || o.Rule != rules[0].Name)
+		return !keys[o.Key] || of.policy != "" && o.Policy != of.policy || of.rule != "" && o.Rule != of.rule
 	}))
 }
 

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -28,8 +29,7 @@ func main() {
 	// A second signal ends the program at once.
 	context.AfterFunc(ctx, stop)
 
-	err := newCommand().ExecuteContext(ctx)
-	code, text := exitCode(err)
+	code, text := exitCode(newCommand().ExecuteContextC(ctx))
 	if text != "" {
 		fmt.Fprintln(os.Stderr, "limitctl:", text)
 	}
@@ -44,6 +44,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true, // errors at run time are not errors of usage
 		SilenceErrors: true, // main prints it
 	}
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(newDemoCommand(), newDoctorCommand(), newSimulateCommand(),
 		newCheckCommand(), newExplainCommand(), newSchemaCommand(), newPushCommand(), newHistoryCommand(),
@@ -52,6 +53,9 @@ func newCommand() *cobra.Command {
 }
 
 func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 && cmd.Flag("key") != nil {
+		return usageError{fmt.Errorf("unexpected argument %q: name a key by --key, and its rule by --policy and --rule", args[0])}
+	}
 	if err := cobra.NoArgs(cmd, args); err != nil {
 		return usageError{err}
 	}

@@ -3,8 +3,11 @@ package main
 import (
 	"bytes"
 	"runtime"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -26,4 +29,19 @@ func TestVersion(t *testing.T) {
 	cmd.SetOut(&out)
 	require.NoError(t, cmd.Execute())
 	assert.Regexp(t, `^limitctl version \S+, built with `+runtime.Version()+"\n$", out.String())
+}
+
+// TestHelpFits checks that the help of every command fits a terminal of 80 columns.
+func TestHelpFits(t *testing.T) {
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		help, _ := exits(t, 0, append(strings.Fields(cmd.CommandPath())[1:], "--help")...)
+		for line := range strings.Lines(help) {
+			assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 80, "%s: %s", cmd.CommandPath(), line)
+		}
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+	}
+	visit(newCommand())
 }

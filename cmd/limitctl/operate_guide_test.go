@@ -53,14 +53,14 @@ func TestOperatingGuide(t *testing.T) {
 	require.NoError(t, err)
 	s := newServer(t)
 	s.busy(t)
-	url := s.flags[1]
+	t.Setenv("LIMITCTL_REDIS", s.flags[1])
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.WriteFile("policy.yaml", []byte(blocks(string(page), "yaml")[0]), 0o600))
 	commands := 0
 	for _, block := range blocks(string(page), "console") {
 		for _, part := range strings.Split("\n"+block, "\n$ ")[1:] {
 			command, want, _ := strings.Cut(part, "\n")
-			words := word.FindAllString(strings.ReplaceAll(command, "redis://127.0.0.1:6379", url), -1)
+			words := word.FindAllString(command, -1)
 			if words[0] != "limitctl" {
 				continue
 			}
@@ -92,34 +92,38 @@ func TestOperatingFields(t *testing.T) {
 	assert.Greater(t, fields, 40)
 }
 
-// TestOperatingRights runs the commands as the users of the guide.
+// TestOperatingRights runs commands as users without rights, and with those that their errors
+// name, which are those of the guides.
 func TestOperatingRights(t *testing.T) {
-	page, err := os.ReadFile(operating)
-	require.NoError(t, err)
 	s := newServer(t)
-	_, rights, ok := strings.Cut(string(page), "> ACL SETUSER look ")
-	require.True(t, ok)
-	rights, _, _ = strings.Cut(rights, "\n```")
-	grant := func(words ...string) {
-		args := []any{"ACL", "SETUSER", "look"}
-		for _, w := range words {
-			args = append(args, strings.ReplaceAll(w, "shop:", "limit:"))
-		}
-		require.NoError(t, s.client.Do(t.Context(), args...).Err())
-	}
-	grant(strings.Fields(strings.ReplaceAll(rights, "\\\n", ""))...)
 	s.busy(t)
-	_, _, problem := s.run(t, "override", "api", "per-user-1h", "alice", "5000", "--for", "0", "--by", "ann", "--yes")
+	_, _, problem := s.run(t, "override", "--policy", "api", "--rule", "per-user-1h", "--key", "alice", "--limit", "5000", "--for", "0", "--by", "ann", "--yes")
 	require.Empty(t, problem)
-	s.flags[1] = strings.Replace(s.flags[1], "redis://", "redis://look:password@", 1)
-	for _, args := range [][]string{{"top", "--at", "10"}, {"inspect", "alice"}} {
-		code, out, problem := s.run(t, args...)
+	url := strings.Replace(s.flags[1], "redis://", "redis://look:pw@", 1)
+	for _, args := range [][]string{
+		{"top", "--at", "10"}, {"inspect", "--key", "alice"}, {"reset", "--key", "alice", "--yes"}, {"history"}, {"push", s.policy, "--by", "ann"},
+		{"ban", "user", "mallory", "--for", "1h", "--by", "ann", "--yes"}, {"override", "--list"},
+	} {
+		require.NoError(t, s.client.Do(t.Context(), "ACL", "SETUSER", "look", "reset", "on", ">pw", "+hello").Err())
+		args = append(args, "--redis", url)
+		if args[0] == "top" || args[0] == "inspect" || args[0] == "reset" {
+			args = append(args, "--file", s.policy)
+		}
+		_, problem := exits(t, 1, args...)
+		before, grant, ok := strings.Cut(problem, ": as an administrator of Redis, run ACL SETUSER look ")
+		require.True(t, ok, problem)
+		assert.Regexp(t, "^NOPERM this user has no permissions to run the '[a-z]+' command$", strings.ReplaceAll(before, "User look has", "this user has"))
+		words := []any{"ACL", "SETUSER", "look"}
+		for _, w := range strings.Fields(grant) {
+			words = append(words, w)
+		}
+		require.NoError(t, s.client.Do(t.Context(), words...).Err())
+		code, _, problem := run(t, args...)
 		assert.Equal(t, []any{0, ""}, []any{code, problem}, args)
-		assert.Contains(t, out, "(override)", args)
 	}
-	_, problem = s.exits(t, 1, "reset", "alice", "--yes")
-	assert.Contains(t, problem, "the user of --redis lacks a right: docs/operating.md#acl-rights")
-	grant("+del", "+set")
-	code, _, problem := s.run(t, "reset", "alice", "--yes")
-	assert.Equal(t, []any{0, ""}, []any{code, problem})
+	for path, rights := range map[string]string{operating: rightsOf("top", "shop", ""), "../../docs/watching.md": rightsOf("watch", "shop", ""), "../../docs/redis.md": rightsOf("ban", "shop", "")} {
+		page, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.Contains(t, strings.Join(strings.Fields(strings.ReplaceAll(string(page), "\\\n", "")), " "), rights, path)
+	}
 }

@@ -59,7 +59,7 @@ func TestBan(t *testing.T) {
 	}
 	_, problem = s.exits(t, 3, "ban", "usre", "mallory", "--for", "1h", "--by", "ann")
 	assert.Contains(t, problem, "an address, a prefix, user NAME or agent PART")
-	for _, args := range [][]string{{"ban", "203.0.113.9"}, {"override", "login", "per-ip-1m", "192.0.2.1", "5"}} {
+	for _, args := range [][]string{{"ban", "203.0.113.9"}, {"override", "--policy", "login", "--rule", "per-ip-1m", "--key", "192.0.2.1", "--limit", "5"}} {
 		_, problem = s.exits(t, 3, append(args, "--for", "-5m", "--by", "ann")...)
 		assert.Contains(t, problem, "--for -5m0s: write a time from 0 up, such as ")
 	}
@@ -72,10 +72,10 @@ func TestOverride(t *testing.T) {
 	set := func(args ...string) (int, string, string) {
 		return s.run(t, append([]string{"override", "--by", "ann", "--yes"}, args...)...)
 	}
-	code, out, problem := set("login", "per-ip-1m", "2001:db8:1:2::9", "50", "--for", "2h", "--reason", "launch")
+	code, out, problem := set("--policy", "login", "--rule", "per-ip-1m", "--key", "2001:db8:1:2::9", "--limit", "50", "--for", "2h", "--reason", "launch")
 	assert.Equal(t, []any{0, ""}, []any{code, problem})
 	assert.Equal(t, "override: policy login, rule per-ip-1m, key 2001:db8:1:2::/64 has the limit 50 for 2h0m0s\n", out)
-	code, out, problem = s.run(t, "override", "login", "per-ip-1m", "2001:db8:1:2::9", "60", "--for", "0", "--by", "ann")
+	code, out, problem = s.run(t, "override", "--policy", "login", "--rule", "per-ip-1m", "--key", "2001:db8:1:2::9", "--limit", "60", "--for", "0", "--by", "ann")
 	assert.Equal(t, []any{2, ""}, []any{code, out})
 	assert.Contains(t, problem, "This gives policy login, rule per-ip-1m, key 2001:db8:1:2::/64 the limit 60 in place of the override of 50 on all instances until it is removed.\n")
 	out, _ = s.exits(t, 0, "override", "--list", "--json")
@@ -94,25 +94,26 @@ func TestOverride(t *testing.T) {
   ]
 }
 `, timeless(out))
-	code, out, _ = set("--remove", "login", "per-ip-1m", "2001:db8:1:2::9")
+	code, out, _ = set("--remove", "--policy", "login", "--rule", "per-ip-1m", "--key", "2001:db8:1:2::9")
 	assert.Equal(t, []any{0, "removed: the override of policy login, rule per-ip-1m, key 2001:db8:1:2::/64\n"}, []any{code, out})
-	code, _, problem = set("--remove", "login", "per-ip-1m", "2001:db8:1:2::9")
+	code, _, problem = set("--remove", "--policy", "login", "--rule", "per-ip-1m", "--key", "2001:db8:1:2::9")
 	assert.Equal(t, 1, code)
 	assert.Contains(t, problem, "has no override: limitctl override --list lists them")
 
 	for _, c := range []struct{ args, problem string }{
-		{"", "name a policy, a rule, a key and its limit"}, {"--list x", "write it alone"}, {"--remove a b", "name a policy, a rule and a key"},
-		{"login per-ip-1m alice 5 --for 1h", "is not an address"}, {"login x alice 5 --for 1h", `write one of "login" per-ip-1m`}, {"logi x alice 5 --for 1h", `write one of "login" per-ip-1m`},
-		{"login per-ip-1m 192.0.2.1 0 --for 1h", "limit 0: write a number from 1 up"}, {"login per-ip-1m 192.0.2.1 5", "--for: write how long"},
-		{"api global-1m x 5 --for 1h", "one quota of all requests"},
+		{"", "name a policy, a rule, a key and its limit"}, {"--list --key x", "write it alone"}, {"--list x", "unexpected argument"}, {"--remove login per-ip-1m", "unexpected argument"},
+		{"--remove P login R per-ip-1m", "name a policy, a rule and a key"}, {"P login R per-ip-1m K 192.0.2.1", "name a policy, a rule, a key and its limit"},
+		{"P login R per-ip-1m K alice L 5 --for 1h", "is not an address"}, {"P login R x K alice L 5 --for 1h", `write one of --policy "login" --rule per-ip-1m`},
+		{"P login R per-ip-1m K 192.0.2.1 L 0 --for 1h", "--limit 0: write a number from 1 up"}, {"P login R per-ip-1m K 192.0.2.1 L 5", "--for: write how long"},
+		{"P api R global-1m K x L 5 --for 1h", "one quota of all requests"},
 	} {
-		code, _, problem = set(strings.Fields(c.args)...)
+		code, _, problem = set(strings.Fields(strings.NewReplacer("P ", "--policy ", "R ", "--rule ", "K ", "--key ", "L ", "--limit ").Replace(c.args))...)
 		assert.Equal(t, 3, code, c.args)
 		assert.Contains(t, problem, c.problem)
 	}
-	_, problem = exits(t, 0, "override", "x", "y", "z", "5", "--for", "1h", "--by", "ann", "--yes", s.flags[0], s.flags[1])
-	assert.Contains(t, problem, "are not checked: to check them, write --policy")
-	code, _, problem = run(t, "override", "--remove", "x", "y", "z", "--by", "ann", "--yes", s.flags[0], s.flags[1])
+	_, problem = exits(t, 0, "override", "--policy", "x", "--rule", "y", "--key", "z", "--limit", "5", "--for", "1h", "--by", "ann", "--yes", s.flags[0], s.flags[1])
+	assert.Contains(t, problem, "are not checked: to check them, write --file")
+	code, _, problem = run(t, "override", "--remove", "--policy", "x", "--rule", "y", "--key", "z", "--by", "ann", "--yes", s.flags[0], s.flags[1])
 	assert.Equal(t, []any{0, ""}, []any{code, problem}, "the answer says that there was such an override")
 }
 
@@ -125,7 +126,7 @@ func TestHostileKeys(t *testing.T) {
 		require.NoError(t, s.login.Reset(t.Context(), map[string]string{"ip": "203.0.113.9", "user": "none"}))
 	}
 	require.NoError(t, s.client.Set(t.Context(), "limit:1:{%1B%5B2J}:r%0A:x", "x", time.Minute).Err())
-	for _, args := range [][]string{{"top", "--at", "1"}, {"top", "--at", "1", "--json"}, {"inspect", evil}, {"inspect", evil, "--json"}, {"reset", evil}} {
+	for _, args := range [][]string{{"top", "--at", "1"}, {"top", "--at", "1", "--json"}, {"inspect", "--key", evil}, {"inspect", "--key", evil, "--json"}, {"reset", "--key", evil}} {
 		_, out, problem := s.run(t, args...)
 		text := out + problem
 		assert.Contains(t, text, "per-user-1h", args)
@@ -154,9 +155,9 @@ func TestTwoScopes(t *testing.T) {
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
 	flags := []string{"--redis", "redis://" + client.Options().Addr, "--rules", "9/1h per ip", "--on", "GET /a", "--rules", "5/1h per ip", "--on", "each GET /a"}
-	_, problem := exits(t, 3, append([]string{"reset", "GET /a", "per-ip-1h", "192.0.2.1", "--yes"}, flags...)...)
+	_, problem := exits(t, 3, append([]string{"reset", "--policy", "GET /a", "--rule", "per-ip-1h", "--key", "192.0.2.1", "--yes"}, flags...)...)
 	assert.Contains(t, problem, `policy "GET /a" has two rules "per-ip-1h"`)
-	out, _ := exits(t, 0, append([]string{"reset", "192.0.2.1", "--yes"}, flags...)...)
+	out, _ := exits(t, 0, append([]string{"reset", "--key", "192.0.2.1", "--yes"}, flags...)...)
 	assert.Equal(t, 2, strings.Count(out, "reset: "))
 	left, err := client.Keys(t.Context(), "*").Result()
 	require.NoError(t, err)
@@ -177,19 +178,19 @@ func TestHashedKeys(t *testing.T) {
 
 	out, _ := exits(t, 0, append([]string{"top"}, flags...)...)
 	assert.Regexp(t, `login   per-ip-1h  1     1   100%  \S+ +\S+ +"?[\w-]{22}"?\n`, out)
-	out, _ = exits(t, 0, append([]string{"inspect", "203.0.113.9"}, flags...)...)
+	out, _ = exits(t, 0, append([]string{"inspect", "--key", "203.0.113.9"}, flags...)...)
 	assert.Contains(t, out, "If the programs set redisstore.Options.Secret, write --secret-env.")
 	flags = append(flags, "--secret-env", "SECRET")
-	for _, args := range [][]string{{"inspect", "203.0.113.9"}, {"reset", "203.0.113.9", "--yes"}} {
+	for _, args := range [][]string{{"inspect", "--key", "203.0.113.9"}, {"reset", "--key", "203.0.113.9", "--yes"}} {
 		out, _ := exits(t, 0, append(args, flags...)...)
 		assert.Contains(t, out, "203.0.113.9")
 	}
 	_, problem := exits(t, 3, append([]string{"top", "--spread", "2"}, flags...)...)
 	assert.Contains(t, problem, "top cannot find the part of a hashed key")
-	_, problem = exits(t, 3, append([]string{"inspect", "203.0.113.9", "--secret-env", "NONE"}, flags[:6]...)...)
+	_, problem = exits(t, 3, append([]string{"inspect", "--key", "203.0.113.9", "--secret-env", "NONE"}, flags[:6]...)...)
 	assert.Contains(t, problem, "--secret-env NONE: the variable is not set")
 	t.Setenv("SECRET", "short")
-	_, problem = exits(t, 3, append([]string{"inspect", "203.0.113.9"}, flags...)...)
+	_, problem = exits(t, 3, append([]string{"inspect", "--key", "203.0.113.9"}, flags...)...)
 	assert.NotContains(t, problem, "short\"")
 }
 
@@ -214,7 +215,7 @@ func TestOperateCluster(t *testing.T) {
 	assert.Contains(t, out, "looked at 6 keys")
 	assert.Equal(t, 6, strings.Count(out, "100%"))
 	for _, args := range [][]string{
-		{"override", "a", "per-user-1h", "alice", "5", "--for", "1h", "--by", "ann", "--yes"}, {"inspect", "alice"}, {"reset", "alice", "--yes"},
+		{"override", "--policy", "a", "--rule", "per-user-1h", "--key", "alice", "--limit", "5", "--for", "1h", "--by", "ann", "--yes"}, {"inspect", "--key", "alice"}, {"reset", "--key", "alice", "--yes"},
 	} {
 		exits(t, 0, append(args, flags...)...)
 	}
@@ -229,7 +230,7 @@ func TestOperateWrongly(t *testing.T) {
 		{"top", "name the Redis of the programs"}, {"top --redis redis://u:secret@h:port", "write --redis as"},
 		{"top --redis R --at 101", "--at 101: write a percentage"}, {"top --redis R --at NaN", "--at NaN"}, {"top --redis R --n 0", "--n 0: "},
 		{"top --redis R --scan 0", "--scan 0: "}, {"top --redis R --pace 1", "--pace 1: "},
-		{"top --redis R --rules 5/1m", "--rules"}, {"top --redis R --rules 5/1x --on a", "--rules: "}, {"top --redis R x", "unknown command"},
+		{"top --redis R --rules 5/1m", "--rules"}, {"top --redis R --rules 5/1x --on a", "--rules: "}, {"top --redis R x", "unexpected argument"},
 		{"top --redis R --prefix {a}", "write it without them"}, {"top --redis R --control-prefix {a}", "--control-prefix"}, {"top --nonsense", "unknown flag"},
 	} {
 		url := "redis://127.0.0.1:1"
@@ -238,16 +239,16 @@ func TestOperateWrongly(t *testing.T) {
 		assert.Contains(t, problem, c.problem, c.args)
 		assert.NotContains(t, problem, "secret")
 	}
-	for _, args := range []string{"top --rules 5/1m --on a", "inspect a --rules 5/1m --on a", "ban --list", "override --list"} {
+	for _, args := range []string{"top --rules 5/1m --on a", "inspect --key a --rules 5/1m --on a", "ban --list", "override --list"} {
 		code, out, problem := runProcess(t, append(strings.Fields(strings.ReplaceAll(args, "5/1m", "5/1m_per_ip")), "--redis", "redis://127.0.0.1:1")...)
 		if strings.Contains(args, "rules") {
 			assert.Equal(t, 3, code, problem)
 			continue
 		}
 		assert.Equal(t, []any{1, ""}, []any{code, out}, args)
-		assert.Regexp(t, `^limitctl: .*connection refused\n$`, problem, "one line")
+		assert.Regexp(t, `^limitctl: .*connection refused: check --redis, and whether Redis runs there\n$`, problem, "one line")
 	}
-	_, problem := exits(t, 1, "top", "--policy", "missing.yaml", "--redis", "redis://127.0.0.1:1")
+	_, problem := exits(t, 1, "top", "--file", "missing.yaml", "--redis", "redis://127.0.0.1:1")
 	assert.Contains(t, problem, "missing.yaml")
 }
 
@@ -263,7 +264,7 @@ func TestCompletion(t *testing.T) {
 	for _, command := range []string{"top", "inspect", "reset", "ban", "override"} {
 		help, _ := exits(t, 0, command, "--help")
 		assert.Contains(t, help, "Examples:\n  limitctl "+command)
-		assert.Regexp(t, `(?i)exit code\s+is\s+0`, help)
+		assert.Regexp(t, `(?i)exit\s+code\s+is\s+0`, help)
 	}
 }
 

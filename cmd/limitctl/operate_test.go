@@ -38,7 +38,7 @@ type server struct {
 func newServer(t *testing.T) *server {
 	t.Helper()
 	s := &server{client: redistest.Real(t), policy: file(t, operated)}
-	s.flags = []string{"--redis", "redis://" + s.client.Options().Addr, "--policy", s.policy}
+	s.flags = []string{"--redis", "redis://" + s.client.Options().Addr, "--file", s.policy}
 	limiter := limit.New(redisstore.New(s.client, &redisstore.Options{Timeout: 5 * time.Second}), nil)
 	var err error
 	s.login, err = limiter.Policy(limit.Named("login", limit.MustParse("5/1m per ip; 20/1h per user").Rules()...))
@@ -95,11 +95,11 @@ func TestInspect(t *testing.T) {
 	for _, args := range [][]string{
 		{"ban", "2001:db8:1::/48", "--for", "1h", "--by", "ann", "--reason", "scans", "--yes"},
 		{"ban", "user", "alice", "--for", "0", "--by", "ann", "--yes"},
-		{"override", "login", "per-ip-1m", "2001:db8:1:2::9", "50", "--for", "2h", "--by", "bob", "--yes"},
+		{"override", "--policy", "login", "--rule", "per-ip-1m", "--key", "2001:db8:1:2::9", "--limit", "50", "--for", "2h", "--by", "bob", "--yes"},
 	} {
 		s.exits(t, 0, args...)
 	}
-	code, out, problem := s.run(t, "inspect", "2001:db8:1:2::ffff")
+	code, out, problem := s.run(t, "inspect", "--key", "2001:db8:1:2::ffff")
 	assert.Equal(t, []any{0, ""}, []any{code, problem})
 	assert.Regexp(t, `^POLICY  RULE       USED  OF                  FULL AGAIN IN  REFUSED FOR  KEY
 login   per-ip-1m  5     50 \(override\)  10%  \S+ +- +2001:db8:1:2::/64
@@ -107,7 +107,7 @@ override: policy login, rule per-ip-1m, key 2001:db8:1:2::/64: limit 50, until 2
 banned: 2001:db8:1::/48, until 20\S+Z, by ann: scans
 not looked at, since their keys have several values: api per-ip-and-user-1h
 $`, out)
-	out, _ = s.exits(t, 0, "inspect", "alice", "--json")
+	out, _ = s.exits(t, 0, "inspect", "--key", "alice", "--json")
 	assert.Equal(t, fmt.Sprintf(`{
   "key": "alice",
   "rules": %q,
@@ -138,15 +138,16 @@ $`, out)
   ]
 }
 `, s.policy), timeless(out))
-	out, _ = s.exits(t, 0, "inspect", "login", "per-user-1h", "carol")
+	out, _ = s.exits(t, 0, "inspect", "--policy", "login", "--rule", "per-user-1h", "--key", "carol")
 	assert.Contains(t, out, "login   per-user-1h  0     20  0%  -              -            carol\n")
-	out, _ = s.exits(t, 0, "inspect", "api", "global-1m")
+	out, _ = s.exits(t, 0, "inspect", "--policy", "api", "--rule", "global-1m")
 	assert.Contains(t, out, "(all requests)\n")
-	out, _ = s.exits(t, 0, "inspect", "carol")
+	out, _ = s.exits(t, 0, "inspect", "--key", "carol")
 	assert.Contains(t, out, "key carol has used nothing of the rules of "+s.policy+".\n")
 	for _, c := range []struct{ args, problem string }{
-		{"login per-ip-1m", "name the key after the rule"}, {"api global-1m x", "leave out the key"}, {"login x y", `write one of "login" per-ip-1m`},
-		{"x y z", `write one of "login" per-ip-1m`}, {"", "limitctl inspect 203.0.113.9"}, {"a b c d", "limitctl inspect 203.0.113.9"},
+		{"--policy login --rule per-ip-1m", "name one by --key"}, {"--policy api --rule global-1m --key x", "leave out --key"},
+		{"--policy login --rule x --key y", `write one of --policy "login" --rule per-ip-1m`}, {"--policy x --key y", `write one of --policy "login" --rule per-ip-1m`},
+		{"", "limitctl inspect --key 203.0.113.9"}, {"--policy api", "limitctl inspect --key 203.0.113.9"}, {"alice", `unexpected argument "alice": name a key by --key`},
 	} {
 		_, problem := s.exits(t, 3, append([]string{"inspect"}, strings.Fields(c.args)...)...)
 		assert.Contains(t, problem, c.problem)
@@ -159,10 +160,10 @@ func TestReset(t *testing.T) {
 		s.try(t, "203.0.113.9", "alice")
 	}
 	require.False(t, s.try(t, "203.0.113.9", "alice"))
-	code, out, problem := s.run(t, "reset", "login", "per-ip-1m", "203.0.113.9")
+	code, out, problem := s.run(t, "reset", "--policy", "login", "--rule", "per-ip-1m", "--key", "203.0.113.9")
 	assert.Equal(t, []any{2, ""}, []any{code, out})
 	assert.Contains(t, problem, "This resets 1 quota.\nNothing was done: without a terminal to ask on, write --yes.\n")
-	code, out, problem = s.run(t, "reset", "203.0.113.9", "--yes")
+	code, out, problem = s.run(t, "reset", "--key", "203.0.113.9", "--yes")
 	assert.Equal(t, []any{0, ""}, []any{code, problem})
 	assert.Equal(t, "reset: policy login, rule per-ip-1m, key 203.0.113.9\n"+
 		"Running instances admit the key within a second, or once they reach Redis.\n", out)
@@ -171,15 +172,15 @@ func TestReset(t *testing.T) {
 	redistest.Await(t, 5*time.Second, "the running instance admits the client", func() bool { return s.try(t, "203.0.113.9", "alice") })
 	t.Logf("the running instance admitted the client after %v", time.Since(begun))
 
-	out, _ = s.exits(t, 0, "reset", "alice", "--yes", "--json")
+	out, _ = s.exits(t, 0, "reset", "--key", "alice", "--yes", "--json")
 	assert.JSONEq(t, `{"reset": [{"policy": "login", "rule": "per-user-1h", "key": "alice"}]}`, out)
-	_, problem = s.exits(t, 1, "reset", "alice", "--yes")
+	_, problem = s.exits(t, 1, "reset", "--key", "alice", "--yes")
 	assert.Contains(t, problem, "there is nothing to change: key alice has used nothing of these rules")
-	code, _, problem = s.run(t, "reset", "api", "global-1m", "--yes")
+	code, _, problem = s.run(t, "reset", "--policy", "api", "--rule", "global-1m", "--yes")
 	assert.Equal(t, []any{1, "there is nothing to change: requests have used nothing of these rules that can be reset"}, []any{code, problem})
-	out, _ = exits(t, 0, "inspect", "alice", s.flags[0], s.flags[1], "--rules", "5/1m per user", "--on", "a")
+	out, _ = exits(t, 0, "inspect", "--key", "alice", s.flags[0], s.flags[1], "--rules", "5/1m per user", "--on", "a")
 	assert.Contains(t, out, "key alice has used nothing of the rules of the command line.\n")
-	code, _, problem = run(t, "reset", "alice", s.flags[0], s.flags[1])
+	code, _, problem = run(t, "reset", "--key", "alice", s.flags[0], s.flags[1])
 	assert.Equal(t, []any{3, errNoRules.Error()}, []any{code, problem})
 }
 
@@ -190,10 +191,10 @@ func TestResetOfNothing(t *testing.T) {
 	_, err := s.api.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}})
 	require.NoError(t, err)
 	for _, command := range []string{"reset", "inspect"} {
-		code, out, problem := s.run(t, command, "")
+		code, out, problem := s.run(t, command, "--key", "")
 		assert.Equal(t, []any{3, ""}, []any{code, out})
-		assert.Contains(t, problem, "the key is empty: name a policy and a rule")
+		assert.Contains(t, problem, "--key is empty: leave it out for the quota of all requests")
 	}
-	out, _ := s.exits(t, 0, "reset", "api", "global-1m", "--yes")
+	out, _ := s.exits(t, 0, "reset", "--policy", "api", "--rule", "global-1m", "--yes")
 	assert.Contains(t, out, "reset: policy api, rule global-1m, key (all requests)")
 }

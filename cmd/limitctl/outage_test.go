@@ -116,8 +116,8 @@ func TestOneTruth(t *testing.T) {
 				instances = append(instances, newInstance(t, server.Addr, 3))
 			}
 			flags := []string{"--redis", "redis://" + server.Addr, "--rules", "300/1h per user", "--on", "api"}
-			inspect := append([]string{"inspect", "alice", "--json"}, flags...)
-			reset := append([]string{"reset", "alice", "--yes"}, flags...)
+			inspect := append([]string{"inspect", "--key", "alice", "--json"}, flags...)
+			reset := append([]string{"reset", "--key", "alice", "--yes"}, flags...)
 			admitted := int64(0)
 			for _, i := range instances {
 				for range 10 {

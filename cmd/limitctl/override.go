@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -12,29 +11,34 @@ import (
 
 func newOverrideCommand() *cobra.Command {
 	var c change
+	var most int64
 	cmd := &cobra.Command{
-		Use:   "override POLICY RULE KEY LIMIT | --list | --remove POLICY RULE KEY",
+		Use:   "override --key KEY --limit N | --list | --remove",
 		Short: "Give one key another limit, list such overrides, or remove one",
-		Long: `Give one key of a rule another limit on all instances, list such overrides, or remove
-one. These are the overrides of package overrides, which the programs must have in their
-limit.Options.Override. KEY is an address, a user, or any other key as limitctl top
-shows it; an IPv6 address stands for its /64. A change is in force within a second, and
-a key keeps what it has used.
+		Long: `Give one key of a rule another limit on all instances, list such overrides, or
+remove one. These are the overrides of package overrides, which the programs
+must have in their limit.Options.Override. An IPv6 address stands for its /64. A
+change is in force within a second, and a key keeps what it has used.
 
-It checks the policy and the rule against --policy, --rules with --on, or the pushed
-file. It shows what it will do, and asks. Without a terminal, write --yes. The exit code
-is 0 if it was done, 1 if there was no such override or Redis failed, 2 if the change
-was not confirmed, and 3 for wrong arguments.`,
-		Example: `  limitctl override api per-user-1h alice 5000 --for 24h --reason launch --by ann --redis redis://127.0.0.1:6379
-  limitctl override --list --redis redis://127.0.0.1:6379
-  limitctl override --remove api per-user-1h alice --redis redis://127.0.0.1:6379`,
+It checks the policy and the rule against --file, --rules with --on, or the
+pushed file. It shows what it will do, and asks. Without a terminal, write
+--yes. The exit code is 0 if it was done, 1 if there was no such override or
+Redis failed, 2 if the change was not confirmed, and 3 for wrong arguments.`,
+		Example: `  limitctl override --policy api --rule per-user-1h --key alice \
+    --limit 5000 --for 24h --reason launch --by ann
+  limitctl override --list
+  limitctl override --remove --policy api --rule per-user-1h --key alice`,
+		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			named := c.policy != "" && c.rule != "" && c.key != ""
 			switch {
-			case c.ends && !c.list && len(args) != 3:
-				return usageError{errors.New("name a policy, a rule and a key: limitctl override --remove api per-user-1h alice")}
-			case !c.ends && !c.list && len(args) != 4:
-				return usageError{errors.New("name a policy, a rule, a key and its limit: limitctl override api per-user-1h alice 5000 --for 24h")}
+			case c.ends && !c.list && !named:
+				return usageError{errors.New("name a policy, a rule and a key: limitctl override --remove --policy api --rule per-user-1h --key alice")}
+			case !c.ends && !c.list && !(named && cmd.Flags().Changed("limit")):
+				return usageError{errors.New("name a policy, a rule, a key and its limit: limitctl override --policy api --rule per-user-1h --key alice --limit 5000 --for 24h")}
+			case !c.ends && !c.list && most < 1:
+				return usageError{fmt.Errorf("--limit %d: write a number from 1 up; to refuse all requests, see limitctl ban", most)}
 			}
 			if err := c.check(cmd, args); err != nil {
 				return err
@@ -52,42 +56,38 @@ was not confirmed, and 3 for wrong arguments.`,
 				return err
 			}
 			defer s.end()
-			key, err := s.overrideKey(cmd, args, c.ends)
-			if err != nil {
+			o := overrides.Override{Policy: c.policy, Rule: c.rule, Limit: most, Reason: c.reason}
+			if o.Key, err = s.overrideKey(cmd, &c); err != nil {
 				return err
 			}
-			o := overrides.Override{Policy: args[0], Rule: args[1], Key: key, Reason: c.reason}
 			if c.ends {
 				return s.removeOverride(cmd, &c, o)
-			}
-			if o.Limit, err = strconv.ParseInt(args[3], 10, 64); err != nil || o.Limit < 1 {
-				return usageError{fmt.Errorf("limit %s: write a number from 1 up; to refuse all requests, see limitctl ban", shown(args[3]))}
 			}
 			return s.setOverride(cmd, &c, o)
 		},
 	}
 	c.flags(cmd, true, "override", "remove")
+	cmd.Flags().Int64Var(&most, "limit", 0, "the limit of the key, from 1 up")
 	return cmd
 }
 
-// overrideKey returns the key that an argument stands for. Without rules, it is the
-// argument.
-func (s *session) overrideKey(cmd *cobra.Command, args []string, remove bool) (string, error) {
-	policy, rule, key := args[0], args[1], args[2]
+// overrideKey returns the key that --key stands for. Without rules, it is that.
+func (s *session) overrideKey(cmd *cobra.Command, c *change) (string, error) {
+	policy, rule, key := c.policy, c.rule, c.key
 	if s.source == "" {
-		if !remove { // otherwise the answer says whether there was such an override
-			fmt.Fprintln(cmd.ErrOrStderr(), "The policy, the rule and the form of the key are not checked: to check them, write --policy, or --rules and --on.")
+		if !c.ends { // otherwise the answer says whether there was such an override
+			fmt.Fprintln(cmd.ErrOrStderr(), "The policy, the rule and the form of the key are not checked: to check them, write --file, or --rules and --on.")
 		}
 		return key, nil
 	}
-	r, err := s.limits.Rule(policy, rule)
+	found, err := s.limits.Matching(policy, rule)
 	if err != nil {
 		return "", usageError{err}
 	}
 	if s.overrides.Limit(policy, rule, key) > 0 {
 		return key, nil // one that is there is meant as it is
 	}
-	key, err = s.limits.Key(r, key)
+	key, err = s.limits.Key(found[0], key)
 	if err != nil {
 		return "", usageError{err}
 	}

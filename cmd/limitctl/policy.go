@@ -15,12 +15,13 @@ func newCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE...",
 		Short: "Check policy files",
-		Long: `Check policy files, and print every mistake with its file, line and column. For a
-valid file it prints its SHA-256, as programs log it, and the number of its policies.
-With --replaces it warns of the limits of another file that the file lifts, and with
---trusted of proxies that the file exempts.
+		Long: `Check policy files, and print every mistake with its file, line and column. For
+a valid file it prints its SHA-256, as programs log it, and the number of its
+policies. With --replaces it warns of the limits of another file that the file
+lifts, and with --trusted of proxies that the file exempts.
 
-The exit code is 0 if all files are valid, 1 if one is not, and 3 for wrong arguments.`,
+The exit code is 0 if all files are valid, 1 if one is not, and 3 for wrong
+arguments.`,
 		Example: `  limitctl check policy.yaml
   limitctl check policies/*.yaml --classes interactive,default,batch
   limitctl check new.yaml --replaces policy.yaml --trusted 10.0.0.5/32`,
@@ -57,20 +58,22 @@ func newExplainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain FILE REQUEST",
 		Short: "Say which policy of a file applies to a request, and why",
-		Long: `Say which policy of a file applies to a request, and why: the entry that exempts or
-bars it, the route that matches it, and for each rule the key, the limit of this
-caller, what is reserved for higher classes, or the entry that exempts it.
+		Long: `Say which policy of a file applies to a request, and why: the entry that exempts
+or bars it, the route that matches it, and for each rule the key, the limit of
+this caller, what is reserved for higher classes, or the entry that exempts it.
 
-A file does not say what proxies the program trusts. Without --trusted and --hops, the
-address is that of the client, and the output says so.
+A file does not say what proxies the program trusts. Without --trusted and
+--hops, the address is that of the client, and the output says so.
 
 With --redis it looks up overrides too. It charges nothing.
 
-The exit code is 0 if a policy or none applies, 1 if the file is not valid or Redis
-cannot be read, and 3 for wrong arguments.`,
-		Example: `  limitctl explain policy.yaml "POST /login" --ip 203.0.113.9 --user alice --plan pro
-  limitctl explain policy.yaml "GET https://api.example.com/items/7" --header "X-API-Key: k"
-  limitctl explain policy.yaml GET / --ip 10.0.0.5 --trusted 10.0.0.5/32 --header "X-Forwarded-For: 203.0.113.9"`,
+The exit code is 0 if a policy or none applies, 1 if the file is not valid or
+Redis cannot be read, and 3 for wrong arguments.`,
+		Example: `  limitctl explain policy.yaml "POST /login" --ip 203.0.113.9 --user alice
+  limitctl explain policy.yaml "GET https://api.example.com/items/7" \
+    --header "X-API-Key: k"
+  limitctl explain policy.yaml GET / --ip 10.0.0.5 --trusted 10.0.0.5/32 \
+    --header "X-Forwarded-For: 203.0.113.9"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 3 { // limitctl explain FILE POST /login
 				args = []string{args[0], args[1] + " " + args[2]}
@@ -90,7 +93,7 @@ cannot be read, and 3 for wrong arguments.`,
 			if err != nil {
 				return err
 			}
-			if s.url != "" {
+			if s.URL != "" {
 				control, done, err := s.open()
 				if err != nil {
 					return err
@@ -122,8 +125,8 @@ func newSchemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of policy files, for editors",
-		Long: `Print the JSON Schema of policy files, with which editors complete and check them.
-The exit code is 0, or 3 for wrong arguments.`,
+		Long: `Print the JSON Schema of policy files, with which editors complete and check
+them. The exit code is 0, or 3 for wrong arguments.`,
 		Example: "  limitctl schema > policies.schema.json",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

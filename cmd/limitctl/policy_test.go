@@ -27,8 +27,7 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	cmd.SetArgs(args)
 	cmd.SetOut(&out)
 	cmd.SetErr(&problem)
-	err := cmd.ExecuteContext(t.Context())
-	code, text := exitCode(err)
+	code, text := exitCode(cmd.ExecuteContextC(t.Context()))
 	problem.WriteString(text)
 	return code, out.String(), problem.String()
 }
@@ -188,7 +187,7 @@ func TestRedisDown(t *testing.T) {
 		code, out, problem := runProcess(t, append(args, "--redis", "redis://127.0.0.1:1")...)
 		assert.Equal(t, 1, code)
 		assert.Empty(t, out)
-		assert.Regexp(t, `^limitctl: Redis 127\.0\.0\.1:1 cannot be reached: connection refused\n$`, problem)
+		assert.Regexp(t, `^limitctl: Redis 127\.0\.0\.1:1 cannot be reached: connection refused: check --redis, and whether Redis runs there\n$`, problem)
 	}
 }
 
@@ -203,7 +202,7 @@ func TestCheckClasses(t *testing.T) {
 		exits(t, 3, command, "--unknown")
 		help, _ := exits(t, 0, command, "--help")
 		assert.Contains(t, help, "Examples:\n  limitctl "+command)
-		assert.Regexp(t, `(?i)exit code is 0`, help)
+		assert.Regexp(t, `(?i)exit\s+code\s+is\s+0`, help)
 	}
 	exits(t, 3, "history", "x")
 }

@@ -46,8 +46,9 @@ func newPushCommand() *cobra.Command {
 		Short: "Put a policy file in force on all instances, through Redis",
 		Long: `Put a policy file in force on all instances that follow its name on a Redis. It
 replaces their own file as a whole until it ends or is withdrawn. A file with a
-mistake is not pushed. It warns of the limits of the file pushed before that the new one
-lifts; limitctl check --replaces FILE says the same of the programs' own file.
+mistake is not pushed. It warns of the limits of the file pushed before that the
+new one lifts; limitctl check --replaces FILE says the same of the programs' own
+file.
 
 The exit code is 0 if the file was pushed or withdrawn, 1 if it is not valid, if
 nothing was pushed that could be withdrawn, or if Redis failed, and 3 for wrong
@@ -123,8 +124,8 @@ func newHistoryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history",
 		Short: "List who pushed and withdrew policy files, and when",
-		Long: `List who pushed and withdrew policy files, and when, the newest first. For each file
-it prints its SHA-256, as programs log it, and the number of its policies.
+		Long: `List who pushed and withdrew policy files, and when, the newest first. For each
+file it prints its SHA-256, as programs log it, and the number of its policies.
 The exit code is 0, 1 if Redis cannot be read, and 3 for wrong arguments.`,
 		Args:    noArgs,
 		Example: "  limitctl history --redis redis://127.0.0.1:6379",

@@ -13,30 +13,32 @@ func newResetCommand() *cobra.Command {
 	var d deployment
 	var yes bool
 	cmd := &cobra.Command{
-		Use:   "reset KEY | POLICY RULE [KEY]",
+		Use:   "reset --key KEY",
 		Short: "Make the quotas of a key full again",
-		Long: `Make the quotas of a key full again, in all rules or in one, and end what a rule of
-limit.Ban bars. KEY is as in limitctl inspect. Bans by hand stay: see limitctl ban --lift.
-Requests in flight (limit.Concurrency) cannot be reset.
+		Long: `Make the quotas of a key full again, in all rules or in those that --policy and
+--rule name, and end the bans of rules (limit.Ban). Bans by hand stay: see
+limitctl ban --lift. Requests in flight (limit.Concurrency) cannot be reset.
 
-Running instances admit the key within a second, also requests that wait. Instances that
-cannot reach Redis now admit it once they do, and do not charge what they admitted before
-the reset. An instance that could not charge Redis for all that it admitted in an outage
-may refuse the key for up to a window: its live page and its log say so.
+Running instances admit the key within a second, also requests that wait.
+Instances that cannot reach Redis now admit it once they do, and do not charge
+what they admitted before the reset. An instance that could not charge Redis for
+all that it admitted in an outage may refuse the key for up to a window: its
+live page and its log say so.
 
-It shows what it will reset, and asks. Without a terminal, write --yes. The exit code is
-0 if something was reset, 1 if there was nothing to reset or Redis failed, 2 if the
-change was not confirmed, and 3 for wrong arguments.`,
-		Example: `  limitctl reset alice --redis redis://127.0.0.1:6379 --policy policy.yaml
-  limitctl reset login per-ip-1m 203.0.113.9 --redis redis://127.0.0.1:6379 --yes`,
+It shows what it will reset, and asks. Without a terminal, write --yes. The exit
+code is 0 if something was reset, 1 if there was nothing to reset or Redis
+failed, 2 if the change was not confirmed, and 3 for wrong arguments.`,
+		Example: `  limitctl reset --key alice --file policy.yaml
+  limitctl reset --policy login --rule per-ip-1m --key 203.0.113.9 --yes`,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := d.withRules(cmd, args)
+		Args:              noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := d.withRules(cmd)
 			if err != nil {
 				return err
 			}
 			defer s.end()
-			f, err := s.find(cmd, args)
+			f, err := s.find(cmd, &d.subject)
 			if err != nil {
 				return err
 			}

@@ -28,11 +28,12 @@ import (
 // their rules.
 type deployment struct {
 	connection
-	controlPrefix            string
-	policy, name, secret, by string
-	rules, on                []string
-	spread, ipv6             int
-	json                     bool
+	subject
+	controlPrefix          string
+	file, name, secret, by string
+	rules, on              []string
+	spread, ipv6           int
+	json                   bool
 }
 
 // flags adds those of the Redis and, for commands that need them, of the rules.
@@ -44,7 +45,8 @@ func (d *deployment) flags(cmd *cobra.Command, ofRules bool) {
 	if !ofRules {
 		return
 	}
-	f.StringVar(&d.policy, "policy", "", "the policy `file` of the programs; without it and --rules, the pushed file")
+	d.subject.flags(cmd)
+	f.StringVar(&d.file, "file", "", "the policy `file` of the programs; without it and --rules, the pushed file")
 	f.StringVar(&d.name, "name", "policies", "policyfile.Options.Name of the programs, whose pushed file says the rules")
 	f.StringArrayVar(&d.rules, "rules", nil, "`rules` that are in code, such as \"5/2s per ip\"; may be repeated, each with its --on")
 	f.StringArrayVar(&d.on, "on", nil, "the `policy` of --rules: its name, \"POST /update\", or \"each GET /items\" for limit.EachRoute")
@@ -55,6 +57,21 @@ func (d *deployment) flags(cmd *cobra.Command, ofRules bool) {
 	_ = cmd.RegisterFlagCompletionFunc("rules", func(_ *cobra.Command, _ []string, text string) ([]string, cobra.ShellCompDirective) {
 		return rules.Complete(text), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	})
+}
+
+// A subject is the flags that name policies, rules and a key.
+type subject struct{ policy, rule, key string }
+
+func (s *subject) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&s.policy, "policy", "", "the `name` of a policy: that of limit.Named or a policy file, or a route such as \"POST /login\"")
+	f.StringVar(&s.rule, "rule", "", "the `name` of a rule, such as per-ip-1m")
+	f.StringVar(&s.key, "key", "", "a `key`: an address, a user, or another one as limitctl top shows it")
+}
+
+// matches reports whether the flags name a key of a rule, or no other one.
+func (s *subject) matches(policy, rule, key string) bool {
+	return (s.policy == "" || s.policy == policy) && (s.rule == "" || s.rule == rule) && (s.key == "" || s.key == key)
 }
 
 // A session is a deployment that has been found.
@@ -132,12 +149,12 @@ func (d *deployment) open(cmd *cobra.Command, hashed bool) (*session, error) {
 // read returns the policies that flags name; nil if there are none.
 func (d *deployment) read(cmd *cobra.Command) (policies []live.Policy, source string, err error) {
 	var sources []string
-	if d.policy != "" {
-		f, err := policyfile.Read(d.policy)
+	if d.file != "" {
+		f, err := policyfile.Read(d.file)
 		if err != nil {
 			return nil, "", err
 		}
-		policies, sources = append([]live.Policy{}, policiesOf(f)...), append(sources, d.policy)
+		policies, sources = append([]live.Policy{}, policiesOf(f)...), append(sources, d.file)
 	}
 	if len(d.rules) != len(d.on) {
 		return nil, "", usageError{fmt.Errorf("%d --rules and %d --on: write both for each policy, such as --rules \"5/2s per ip\" --on \"POST /update\"", len(d.rules), len(d.on))}
@@ -174,14 +191,14 @@ func (d *deployment) pushed(ctx context.Context, c *control.Control) ([]live.Pol
 	case err != nil:
 		return nil, "", err
 	case len(files) > 0:
-		return nil, "", usageError{fmt.Errorf("nothing is pushed as %q: write --name %s, or name the rules by --policy or --rules",
+		return nil, "", usageError{fmt.Errorf("nothing is pushed as %q: write --name %s, or name the rules by --file or --rules",
 			d.name, strings.Join(slices.Sorted(maps.Keys(files)), " or --name "))}
 	}
 	return nil, "", nil
 }
 
 // errNoRules is the error of commands that need rules.
-var errNoRules = errors.New("no rules are known, since no file is pushed: write --policy FILE, or --rules \"5/2s per ip\" --on \"POST /update\"")
+var errNoRules = errors.New("no rules are known, since no file is pushed: write --file FILE, or --rules \"5/2s per ip\" --on \"POST /update\"")
 
 // bans returns those of the deployment.
 func (s *session) bans(ctx context.Context) *access.Bans {

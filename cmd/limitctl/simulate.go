@@ -38,29 +38,31 @@ func newSimulateCommand() *cobra.Command {
 		Use:   "simulate LOG...",
 		Short: "Say what a policy would have done to the requests of access logs",
 		Long: `Say what a policy would have done to the requests of access logs: how many would
-have been refused, of which clients, on which routes, by which rules, when and for
-how long. Without a policy, it suggests limits.
+have been refused, of which clients, on which routes, by which rules, when and
+for how long. Without a policy, it suggests limits.
 
-It decides with the limiter itself, in memory, at the times of the log. It reads the
-logs of nginx, Nginx Proxy Manager, Apache, Caddy, Traefik, Envoy, HAProxy, AWS ALB,
-CloudFront, Cloudflare, IIS, Gin, Echo and log/slog, and JSON lines, also as Kubernetes,
-docker compose, syslog and journald pass them on, plain or compressed with gzip or zstd.
-LOG is a file, a pattern such as "access.log*", or - for the standard input. Files may
-be given in any order.
+It decides with the limiter itself, in memory, at the times of the log. It reads
+the logs of nginx, Nginx Proxy Manager, Apache, Caddy, Traefik, Envoy, HAProxy,
+AWS ALB, CloudFront, Cloudflare, IIS, Gin, Echo and log/slog, and JSON lines,
+also as Kubernetes, docker compose, syslog and journald pass them on, plain or
+compressed with gzip or zstd. LOG is a file, a pattern such as "access.log*", or
+- for the standard input. Files may be given in any order.
 
-A request meets the policy of its route, and those that it is "with" in the file. Rule
-sets that code puts around or behind it are not replayed.
+A request meets the policy of its route, and those that it is "with" in the
+file. Rule sets that code puts around or behind it are not replayed.
 
 The report lists addresses of clients. Keep it as you keep the logs.
 
-The exit code is 0 if the log was read, whatever would have been refused, 1 if it or a
-policy file could not be read or the command was interrupted, and 3 for wrong arguments.`,
+The exit code is 0 if the log was read, whatever would have been refused, 1 if
+it or a policy file could not be read or the command was interrupted, and 3 for
+wrong arguments.`,
 		Example: `  limitctl simulate access.log
   limitctl simulate --rules "100/1m per ip" access.log
-  limitctl simulate --policy policy.yaml "/var/log/nginx/access.log*"
-  limitctl simulate --policy policy.yaml --compare new.yaml access.log
-  zcat old.gz | limitctl simulate --policy policy.yaml --json - | jq .refused
-  limitctl simulate --format '$remote_addr [$time_iso8601] "$request" $status' odd.log`,
+  limitctl simulate --file policy.yaml "/var/log/nginx/access.log*"
+  limitctl simulate --file policy.yaml --compare new.yaml access.log
+  zcat old.gz | limitctl simulate --file policy.yaml --json - | jq .refused
+  limitctl simulate --format '$remote_addr [$time_iso8601] "$request" $status' \
+    odd.log`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("suggest") {
 				s.suggest = s.policy == "" && s.rules == ""
@@ -70,7 +72,7 @@ policy file could not be read or the command was interrupted, and 3 for wrong ar
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	f := cmd.Flags()
-	f.StringVar(&s.policy, "policy", "", "a policy `file`")
+	f.StringVar(&s.policy, "file", "", "a policy `file`")
 	f.StringVar(&s.rules, "rules", "", "`rules` for all requests instead of a file, such as \"100/1m per ip\"")
 	f.StringVar(&s.compare, "compare", "", "a policy `file` to compare with: what would it change?")
 	f.StringVar(&s.format, "format", "", "the `format` of the log: a name, an nginx log_format, or json FIELD=NAME…; found from the log by default")
@@ -88,11 +90,11 @@ policy file could not be read or the command was interrupted, and 3 for wrong ar
 func (s *simulation) check(logs []string) error {
 	switch {
 	case len(logs) == 0:
-		return errors.New("name a log, or - for the standard input: limitctl simulate --policy policy.yaml access.log")
+		return errors.New("name a log, or - for the standard input: limitctl simulate --file policy.yaml access.log")
 	case s.policy != "" && s.rules != "":
-		return errors.New("--policy and --rules: write one of them")
+		return errors.New("--file and --rules: write one of them")
 	case s.compare != "" && s.policy == "" && s.rules == "":
-		return errors.New("--compare: name the policy that it is compared with, by --policy or --rules")
+		return errors.New("--compare: name the policy that it is compared with, by --file or --rules")
 	case s.top < 1 || s.top > 1000:
 		return fmt.Errorf("--top %d: write 1 to 1000", s.top)
 	case s.ipv6Prefix < 32 || s.ipv6Prefix > 128:

@@ -53,7 +53,7 @@ func safe(t *testing.T, text string) {
 }
 
 func TestSimulateText(t *testing.T) {
-	code, out, problem := run(t, "simulate", "--policy", oldPolicy, "--compare", newPolicy, "--suggest", handMade)
+	code, out, problem := run(t, "simulate", "--file", oldPolicy, "--compare", newPolicy, "--suggest", handMade)
 	assert.Equal(t, []any{0, ""}, []any{code, problem})
 	golden(t, "report.txt", out)
 	safe(t, out)
@@ -74,7 +74,7 @@ func TestSimulateText(t *testing.T) {
 // in 25 seconds, 192.0.2.77 sends 6, bob is exempt from the old policy, and 192.0.2.66 is
 // barred by it.
 func TestSimulateAnswer(t *testing.T) {
-	code, out, problem := run(t, "simulate", "--policy", oldPolicy, "--compare", newPolicy, "--json", handMade)
+	code, out, problem := run(t, "simulate", "--file", oldPolicy, "--compare", newPolicy, "--json", handMade)
 	assert.Equal(t, []any{0, ""}, []any{code, problem})
 	golden(t, "report.json", out)
 	safe(t, out)
@@ -181,7 +181,7 @@ func logFile(t *testing.T, text string) string {
 func TestSimulateUsage(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"", "name a log"},
-		{"--policy p --rules r LOG", "--policy and --rules"},
+		{"--file p --rules r LOG", "--file and --rules"},
 		{"--compare c LOG", "--compare: name the policy"},
 		{"--top 0 LOG", "--top 0"},
 		{"--share 100 LOG", "--share 100"},
@@ -231,16 +231,16 @@ func TestSimulateBadInput(t *testing.T) {
 	assert.Contains(t, problem, "matches no file")
 
 	other := file(t, "version: 1\npolicies:\n  a: {routes: [GET /nowhere], rules: 1/1s per ip}\n")
-	code, out, _ = run("--policy", other, handMade)
+	code, out, _ = run("--file", other, handMade)
 	assert.Equal(t, 0, code)
 	assert.Contains(t, out, "policy.yaml matches no request of the log, so nothing is refused.\n")
 	assert.Contains(t, out, "- policy \"a\" matches no request of the log: its routes are GET /nowhere\n")
 
-	code, out, _ = run("--policy", file(t, "version: 1\npolicies: none\n"), handMade)
+	code, out, _ = run("--file", file(t, "version: 1\npolicies: none\n"), handMade)
 	assert.Equal(t, 0, code)
 	assert.Contains(t, out, "has no policy with routes, and so refuses nothing")
 
-	code, _, problem = run("--policy", file(t, "version: 1\npolicies:\n  a: {rules: 5/1x per ip}\n"), handMade)
+	code, _, problem = run("--file", file(t, "version: 1\npolicies:\n  a: {rules: 5/1x per ip}\n"), handMade)
 	assert.Equal(t, 1, code)
 	assert.Contains(t, problem, `policy.yaml:3:17: found "x", want a unit`)
 
@@ -273,7 +273,7 @@ func TestSimulateCanceled(t *testing.T) {
 	err := cmd.ExecuteContext(ctx)
 	in.Close()
 	require.ErrorIs(t, err, context.Canceled)
-	code, text := exitCode(err)
+	code, text := exitCode(cmd, err)
 	assert.Equal(t, 1, code)
 	assert.Regexp(t, `^stopped after \d+ lines: context canceled$`, text)
 	assert.Contains(t, out.String(), "Stopped before the end of the log (interrupted)")

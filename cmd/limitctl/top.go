@@ -18,19 +18,20 @@ func newTopCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "List the keys in Redis that are at or near a limit",
-		Long: `List the keys in Redis that are at or near a limit: the addresses, users and other
-keys that have used most of their quota, when they are full again, and until when they
-are refused.
+		Long: `List the keys in Redis that are at or near a limit: the addresses, users and
+other keys that have used most of their quota, when they are full again, and
+until when they are refused.
 
-The rules are those of --policy, of --rules with --on, or of the pushed file. It looks
-at keys by SCAN, and at most --pace of them in a second. It takes nothing from a quota.
-It counts states of rules that it does not know by their policy and rule.
+The rules are those of --file, of --rules with --on, or of the pushed file. It
+looks at keys by SCAN, and at most --pace of them in a second. It takes nothing
+from a quota. It counts states of rules that it does not know by their policy
+and rule.
 
-The exit code is 0 whatever it finds, 1 if Redis or a file cannot be read, and 3 for
-wrong arguments.`,
-		Example: `  limitctl top --redis redis://127.0.0.1:6379 --policy policy.yaml
+The exit code is 0 whatever it finds, 1 if Redis or a file cannot be read, and 3
+for wrong arguments.`,
+		Example: `  limitctl top --redis redis://127.0.0.1:6379 --file policy.yaml
   limitctl top --redis redis://127.0.0.1:7000 --cluster --at 50 --n 100 --json
-  limitctl top --redis redis://127.0.0.1:6379 --rules "5/2s per ip" --on "POST /update"`,
+  limitctl top --rules "5/2s per ip" --on "POST /update"`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
@@ -50,6 +51,7 @@ wrong arguments.`,
 				return err
 			}
 			defer s.end()
+			q.Matches = d.subject.matches
 			answer, err := s.limits.Top(cmd.Context(), s.client, q)
 			if err != nil {
 				return err
@@ -75,7 +77,7 @@ wrong arguments.`,
 // print prints an answer for a terminal.
 func (s *session) print(out io.Writer, a *live.Answer, q live.Question) error {
 	if s.source == "" {
-		fmt.Fprintln(out, "No rules are known: name them by --policy, or by --rules and --on.")
+		fmt.Fprintln(out, "No rules are known: name them by --file, or by --rules and --on.")
 	} else {
 		fmt.Fprintf(out, "%s  rules of %s\n", a.At.UTC().Format(time.RFC3339), words.Printable(s.source))
 	}

@@ -73,14 +73,14 @@ login   per-ip-1m  5     5   100%  \S+ +\S+ +203.0.113.9\n$`, out)
 }
 `, s.policy), timeless(out))
 	out, _ = exits(t, 0, "top", s.flags[0], s.flags[1])
-	assert.Contains(t, out, "No rules are known: name them by --policy, or by --rules and --on.\nlooked at 4 keys")
+	assert.Contains(t, out, "No rules are known: name them by --file, or by --rules and --on.\nlooked at 4 keys")
 	assert.Contains(t, out, "keys of rules that are not known:\n  2 of policy login, rule per-ip-1m\n  2 of policy login, rule per-user-1h\n")
 
 	exits(t, 0, "push", s.policy, "--by", "ann", s.flags[0], s.flags[1])
 	out, _ = exits(t, 0, "top", s.flags[0], s.flags[1])
 	assert.Contains(t, out, "rules of the pushed file \"policies\"\nlooked at 4 keys", "without those of the pushed file")
 	code, _, problem = run(t, "top", "--name", "shop", s.flags[0], s.flags[1])
-	assert.Equal(t, []any{3, `nothing is pushed as "shop": write --name policies, or name the rules by --policy or --rules`}, []any{code, problem})
+	assert.Equal(t, []any{3, `nothing is pushed as "shop": write --name policies, or name the rules by --file or --rules`}, []any{code, problem})
 }
 
 // TestTopCounts checks that top counts no bans, and says what else it has looked at.
@@ -120,6 +120,6 @@ func TestTopOfOthers(t *testing.T) {
 	assert.Contains(t, out, "2 keys have the name of a state, but something else in them")
 	_, out, _ = s.run(t, "top", "--json")
 	assert.Contains(t, out, `"invalid": 2`)
-	_, problem = s.exits(t, 1, "inspect", "203.0.113.10")
+	_, problem = s.exits(t, 1, "inspect", "--key", "203.0.113.10")
 	assert.Contains(t, problem, "limit:1:{login}:per-ip-1m:203.0.113.10 is of another type")
 }

@@ -1,14 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/ops/feed"
 )
@@ -20,48 +21,67 @@ const silence = 3 * time.Second
 func newWatchCommand() *cobra.Command {
 	var at connection
 	var asJSON bool
+	table := watchTable{zone: time.Local}
 	w := watch{silence: silence}
 	cmd := &cobra.Command{
 		Use:   "watch",
 		Short: "Print decisions of all instances as they happen",
-		Long: `Print decisions of all instances as they happen, one on a line, until Ctrl-C. The
-programs publish them by package feed: see docs/watching.md. Each instance publishes up
-to 1,000 refusals a second, and 100 admitted requests unless feed.Options says otherwise.
-A line says how many were left out. Times are local, and in UTC with --json.
+		Long: `Print decisions of all instances as they happen, one on a line, until Ctrl-C.
+The programs publish them by package feed: see docs/watching.md. Each instance
+publishes up to 1,000 refusals a second, and 100 admitted requests unless
+feed.Options says otherwise. A line says how many were left out. Times are
+local, and in UTC with --json. With --sort it prints a table of the keys that
+were refused, instead of single decisions.
 
-The exit code is 0 after Ctrl-C, 1 if Redis cannot be used from the start, and 3 for
-wrong arguments.`,
+The exit code is 0 after Ctrl-C, 1 if Redis cannot be used from the start, and 3
+for wrong arguments.`,
 		Example: `  limitctl watch --redis redis://127.0.0.1:6379 --refused
-  limitctl watch --redis redis://127.0.0.1:7000 --cluster --policy "POST /login" --json`,
+  limitctl watch --policy "POST /login" --rule per-ip-1m --sort refused
+  limitctl watch --redis redis://127.0.0.1:7000 --cluster --key alice --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case table.sort != "" && orders[table.sort] == nil:
+				return usageError{fmt.Errorf("--sort %q: write refused, policy, rule or key", table.sort)}
+			case table.sort != "" && asJSON:
+				return usageError{errors.New("--sort and --json: write one of them")}
+			case table.every < time.Second:
+				return usageError{fmt.Errorf("--every %v: write a time from 1s up", table.every)}
+			}
 			client, err := at.dial()
 			if err != nil {
 				return err
 			}
 			defer client.Close()
 			w.problems = cmd.ErrOrStderr()
-			if asJSON {
+			w.explain = func(err error) error { return explained(cmd, err) }
+			switch {
+			case asJSON:
 				w.to = &watchJSON{to: cmd.OutOrStdout()}
-			} else {
+			case table.sort != "":
+				table.to, w.to = cmd.OutOrStdout(), &table
+			default:
 				w.to = &watchLines{to: cmd.OutOrStdout(), zone: time.Local}
 			}
 			return w.run(feed.Subscribe(cmd.Context(), client, at.prefix))
 		},
 	}
 	at.flags(cmd, "`prefix` of channels: feed.Options.Prefix of the programs")
-	cmd.Flags().StringVar(&w.policy, "policy", "", "print only the decisions of the policy of this `name`, such as \"POST /login\"")
+	w.subject.flags(cmd)
 	cmd.Flags().BoolVar(&w.refused, "refused", false, "print no admitted requests")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print each decision as a line of JSON")
+	cmd.Flags().StringVar(&table.sort, "sort", "", "print a table of the keys that were refused, sorted by this `column`: refused, policy, rule or key")
+	cmd.Flags().DurationVar(&table.every, "every", 5*time.Second, "with --sort, how often to print the table")
 	return cmd
 }
 
 // A watch prints what a subscriber receives.
 type watch struct {
-	policy  string // of the decisions to print; "" for all
-	refused bool   // whether to print no others
+	subject      // of the decisions to print
+	refused bool // whether to print no others
 	silence time.Duration
 	to      printer
+	explain func(error) error
 
 	mu       sync.Mutex // of problems, and failed
 	problems io.Writer
@@ -73,6 +93,8 @@ type printer interface {
 	event(instance string, e *feed.Event) error
 	// missed prints how many decisions an instance left out.
 	missed(instance string, at time.Time, admitted, refused int64) error
+	// tick is called at least once a second while an instance publishes.
+	tick(now time.Time) error
 }
 
 // run prints batches. An error before the first batch ends it.
@@ -91,7 +113,7 @@ func (w *watch) run(batches func(func(feed.Batch, error) bool)) (failure error) 
 		w.mu.Lock()
 		w.failed = err != nil
 		if err != nil && began {
-			fmt.Fprintln(w.problems, "limitctl:", words.Cut(redisclient.Explain(err).Error(), 300))
+			fmt.Fprintln(w.problems, "limitctl:", words.Cut(w.explain(err).Error(), 300))
 		}
 		w.mu.Unlock()
 		if err != nil {
@@ -111,7 +133,7 @@ func (w *watch) run(batches func(func(feed.Batch, error) bool)) (failure error) 
 func (w *watch) print(batch *feed.Batch, left omissions, now time.Time) error {
 	for i := range batch.Events {
 		e := &batch.Events[i]
-		if w.policy != "" && e.Policy != w.policy || w.refused && e.Allowed {
+		if !w.wants(e) {
 			continue
 		}
 		if err := w.to.event(batch.Instance, e); err != nil {
@@ -122,9 +144,20 @@ func (w *watch) print(batch *feed.Batch, left omissions, now time.Time) error {
 		batch.Admitted = 0
 	}
 	if admitted, refused := left.add(batch, now); admitted+refused > 0 {
-		return w.to.missed(batch.Instance, now, admitted, refused)
+		if err := w.to.missed(batch.Instance, now, admitted, refused); err != nil {
+			return err
+		}
 	}
-	return nil
+	return w.to.tick(now)
+}
+
+// wants reports whether to print a decision. Only those that a rule refused or marked name
+// rules and keys.
+func (w *watch) wants(e *feed.Event) bool {
+	if w.refused && e.Allowed || w.policy != "" && e.Policy != w.policy {
+		return false
+	}
+	return w.rule == "" && w.key == "" || slices.ContainsFunc(e.Rules, func(r feed.Rule) bool { return w.matches(e.Policy, r.Name, r.Key) })
 }
 
 // omissions adds up what instances left out, so that there is a line a second at most.

@@ -30,7 +30,7 @@ func watching(t *testing.T, args ...string) (out, problems *logbook.Book, stop f
 		cmd.SetArgs(append([]string{"watch"}, args...))
 		cmd.SetOut(out)
 		cmd.SetErr(problems)
-		c, _ := exitCode(cmd.ExecuteContext(ctx))
+		c, _ := exitCode(cmd.ExecuteContextC(ctx))
 		code <- c
 	}()
 	t.Cleanup(cancel)
@@ -118,7 +118,7 @@ func TestWatchArguments(t *testing.T) {
 func TestWatchLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out, problems logbook.Book
-		w := watch{silence: 3 * time.Second, problems: &problems, to: &watchLines{to: &out, zone: time.UTC}}
+		w := watch{silence: 3 * time.Second, problems: &problems, explain: func(err error) error { return err }, to: &watchLines{to: &out, zone: time.UTC}}
 		require.NoError(t, w.run(func(yield func(feed.Batch, error) bool) {
 			batch := feed.Batch{Instance: "api"}
 			for range 10 {
@@ -205,4 +205,39 @@ func TestWatchOmissions(t *testing.T) {
 		left.add(&feed.Batch{Instance: fmt.Sprint(i), Refused: 1}, time.Now())
 	}
 	assert.LessOrEqual(t, len(left), 10_000)
+}
+
+// TestWatchTable sorts and filters what instances publish, once in a while.
+func TestWatchTable(t *testing.T) {
+	refused := func(policy, rule, key string) feed.Event {
+		return feed.Event{Policy: policy, Outcome: "refused", Rules: []feed.Rule{{Name: rule, Key: key}}}
+	}
+	batch := feed.Batch{Instance: "api", Refused: 7, Admitted: 1000, Events: []feed.Event{
+		refused("search", "per-user-1m", "bob"), refused("login", "per-ip-1m", "b"), refused("login", "per-ip-1m", "a"), refused("login", "per-ip-1m", "b"),
+		{Policy: "login", Allowed: true, Outcome: "admitted"}, {Policy: "login", Outcome: "refused", Mode: "barred"},
+	}}
+	const head = "00:00:05  in 5s: 10 refused and 2 admitted; 7 and 1,000 not counted, of all policies\nREFUSED  POLICY  RULE         KEY\n"
+	for _, c := range []struct {
+		of   subject
+		sort string
+		want string
+	}{
+		{sort: "refused", want: head + "4        login   per-ip-1m    b\n2        login   -            -\n2        login   per-ip-1m    a\n2        search  per-user-1m  bob\n\n"},
+		{sort: "key", want: head + "2        login   -            -\n2        login   per-ip-1m    a\n4        login   per-ip-1m    b\n2        search  per-user-1m  bob\n\n"},
+		{subject{rule: "per-ip-1m", key: "a"}, "policy", "00:00:05  in 5s: 2 refused and 0 admitted; 7 and 1,000 not counted, of all policies\nREFUSED  POLICY  RULE       KEY\n2        login   per-ip-1m  a\n\n"},
+		{subject{policy: "other"}, "rule", "00:00:05  in 5s: 0 refused and 0 admitted; 7 and 1,000 not counted, of all policies\n\n"},
+	} {
+		var out strings.Builder
+		w := watch{subject: c.of, to: &watchTable{to: &out, zone: time.UTC, every: 5 * time.Second, sort: c.sort, begun: time.Unix(0, 0), counts: map[subject]int64{}}}
+		left := make(omissions)
+		require.NoError(t, w.print(&batch, left, time.Unix(1, 0)))
+		batch := batch
+		batch.Refused, batch.Admitted = 0, 0
+		require.NoError(t, w.print(&batch, left, time.Unix(5, 0)))
+		assert.Equal(t, c.want, out.String())
+	}
+	for _, args := range []string{"--sort size", "--sort key --json", "--sort key --every 0"} {
+		_, problem := exits(t, 3, append([]string{"watch", "--redis", "redis://127.0.0.1:1"}, strings.Fields(args)...)...)
+		assert.Contains(t, problem, ": write ")
+	}
 }

@@ -29,6 +29,8 @@ func (j *watchJSON) missed(instance string, _ time.Time, admitted, refused int64
 	}{instance, admitted, refused}, false)
 }
 
+func (j *watchJSON) tick(time.Time) error { return nil }
+
 // watchLines prints lines in words. Their columns grow as wide as what was printed.
 type watchLines struct {
 	to   io.Writer
@@ -57,6 +59,8 @@ func (l *watchLines) missed(instance string, at time.Time, admitted, refused int
 	_, err := fmt.Fprintf(l.to, "%s  %s not shown, of all policies\n", l.head(instance, at), strings.Join(parts, " and "))
 	return err
 }
+
+func (l *watchLines) tick(time.Time) error { return nil }
 
 func (l *watchLines) head(instance string, at time.Time) string {
 	return at.In(l.zone).Format("15:04:05.000") + " " + l.column(0, instance)

@@ -123,6 +123,7 @@ func (p *page) reset(ctx context.Context, _ viewer, a *action) (string, error) {
 	if err := operate.Reset(ctx, p.limiter, a.Policy, a.Rule, key); err != nil {
 		return "", err
 	}
+	p.lift(bannedKey{a.Policy, a.Rule, key})
 	return fmt.Sprintf("Reset %s of %s. Its quota is full.", p.name(a, key), a.Rule), nil
 }
 

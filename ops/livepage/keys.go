@@ -1,17 +1,23 @@
 package livepage
 
 import (
+	"maps"
 	"math"
+	"slices"
+	"time"
 
-	"github.com/routelimit/limit/ops/access"
+	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/ops/overrides"
 	"github.com/routelimit/limit/ops/topkeys"
 )
 
-const shownKeys = 20
+const (
+	shownKeys = 20
+	keysRules = 4 // of a key in a row
+)
 
-// keys returns who is limited: the keys with the most refusals, or those at or near their
-// limits.
+// keys returns the keys with the most refusals, or those at or near their limits: one row for
+// a client, whatever rules have it as a key.
 func (p *page) keys(t *totals, q query) []keyRow {
 	of := query{policy: q.policy, order: q.order}
 	top, ok := t.keys[of]
@@ -19,8 +25,17 @@ func (p *page) keys(t *totals, q query) []keyRow {
 		top = p.top(of)
 		t.keys[of] = top
 	}
+	type client struct{ per, key string }
+	clientOf := func(k *topkeys.Key) client { return client{t.rule(k.Policy, k.Rule).Key.String(), k.Key} }
+	all := map[client][]ruleOf{}
+	top = slices.DeleteFunc(slices.Clone(top), func(k topkeys.Key) bool {
+		of := clientOf(&k)
+		all[of] = append(all[of], ruleOf{k.Policy, k.Rule})
+		return len(all[of]) > 1
+	})
 	return rows(top, shownKeys, keysBytes, func(k *topkeys.Key) keyRow {
-		row := keyRow{Policy: k.Policy, Rule: k.Rule, Kind: kindOf(t.rule(k.Policy, k.Rule)),
+		of := clientOf(k)
+		row := keyRow{Per: of.per, More: all[of][1:min(len(all[of]), keysRules+1)], Policy: k.Policy, Rule: k.Rule, Kind: kindOf(t.rule(k.Policy, k.Rule)),
 			Requests: int64(math.Round(k.Requests)), Refused: int64(math.Round(k.Refused)), Used: math.Round(k.Used*1000) / 1000,
 			Remaining: k.Remaining, Capacity: k.Capacity, Last: k.Last.UnixMilli()}
 		row.Key, row.ID = p.show(k.Key)
@@ -34,23 +49,25 @@ func (p *page) top(of query) []topkeys.Key {
 	if of.order == "use" {
 		order = topkeys.ByUse
 	}
-	return p.collector.top.TopOf(of.policy, order, shownKeys)
+	return p.collector.top.TopOf(of.policy, order, keysRules*shownKeys)
 }
 
 // lists adds the bans and overrides.
-func (p *page) lists(s *state) {
-	s.Bans, s.Overrides = []ban{}, []override{}
+func (p *page) lists(t *totals) {
+	s := &t.state
+	s.Overrides = []override{}
+	banned := p.bannedByRules(t)
 	if b := p.options.Bans; b != nil {
-		list := b.List()
-		s.BansTotal = len(list)
-		s.Bans = rows(list, maxListed, listBytes, func(e *access.Ban) ban {
+		for _, e := range b.List() {
 			row := ban{Entry: e.Entry, By: e.By, Reason: e.Reason, Until: unixMilli(e.Until)}
 			if p.options.HideKeys {
 				row.Entry, row.ID = "", p.banIDs.of(e.Entry)
 			}
-			return row
-		})
+			banned = append(banned, row)
+		}
 	}
+	s.BansTotal = len(banned)
+	s.Bans = rows(banned, maxListed, listBytes, func(b *ban) ban { return *b })
 	if o := p.options.Overrides; o != nil {
 		list := o.List()
 		s.Overridden = len(list)
@@ -60,4 +77,47 @@ func (p *page) lists(s *state) {
 			return row
 		})
 	}
+}
+
+// bannedByRules returns the keys that rules of limit.Ban have refused here and still ban.
+func (p *page) bannedByRules(t *totals) (list []ban) {
+	lifted := map[bannedKey]time.Time{} // those that have sent nothing since
+	defer func() { p.states.lifted = lifted }()
+	for _, policy := range slices.Sorted(maps.Keys(t.sets)) {
+		if !slices.ContainsFunc(t.sets[policy], func(set limit.RuleSet) bool { return slices.ContainsFunc(set.Rules(), isBan) }) {
+			continue
+		}
+		for _, k := range p.collector.top.TopOf(policy, topkeys.ByRefusals, trackedKeys) {
+			if k.Until.IsZero() || !isBan(t.rule(policy, k.Rule)) {
+				continue
+			}
+			of := bannedKey{policy, k.Rule, k.Key}
+			if p.states.lifted[of].Equal(k.Last) {
+				lifted[of] = k.Last
+				continue
+			}
+			b := ban{Policy: policy, Rule: k.Rule, Until: k.Until.UnixMilli()}
+			b.Key, b.ID = p.show(k.Key)
+			list = append(list, b)
+		}
+	}
+	return list[:min(len(list), maxListed/2)]
+}
+
+// lift takes a key that an operator has reset off the list.
+func (p *page) lift(of bannedKey) {
+	p.states.mu.Lock()
+	defer p.states.mu.Unlock()
+	for _, k := range p.collector.top.TopOf(of.policy, topkeys.ByRefusals, trackedKeys) {
+		if k.Rule == of.rule && k.Key == of.key && !k.Until.IsZero() {
+			p.states.lifted[of] = k.Last
+		}
+	}
+}
+
+type bannedKey struct{ policy, rule, key string }
+
+func isBan(r limit.Rule) bool {
+	_, ban := r.Algorithm.(limit.Ban)
+	return ban
 }

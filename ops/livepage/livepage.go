@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/shown"
@@ -84,6 +85,7 @@ func Handler(limiter *limit.Limiter, options *Options) http.Handler {
 		panic("livepage: the limiter is nil: write livepage.Handler(limiter, nil)")
 	}
 	p := &page{limiter: limiter, collector: newCollector(), keyIDs: newIDs(), banIDs: newIDs()}
+	p.states.lifted = map[bannedKey]time.Time{}
 	if options != nil {
 		p.options = *options
 	}

@@ -59,6 +59,7 @@ type (
 		Admitted  int64       `json:"admitted"`
 		Refused   int64       `json:"refused"`
 		GivenBack int64       `json:"given_back,omitempty"` // of Admitted
+		Idle      int         `json:"idle,omitempty"`       // routes without a request yet, which Name has the rules of
 		Full      float32     `json:"full"`
 		Spark     [][2]uint32 `json:"spark"`
 		Rules     []ruleRow   `json:"rules"`
@@ -74,17 +75,23 @@ type (
 		Kind     string  `json:"kind"`
 	}
 	keyRow struct {
-		Policy    string  `json:"policy"`
-		Rule      string  `json:"rule"`
-		Key       string  `json:"key,omitempty"`
-		ID        string  `json:"id,omitempty"`
-		Kind      string  `json:"kind"`
-		Requests  int64   `json:"requests"`
-		Refused   int64   `json:"refused"`
-		Used      float64 `json:"used"`
-		Remaining int64   `json:"remaining"`
-		Capacity  int64   `json:"capacity"`
-		Last      int64   `json:"last"`
+		Policy    string   `json:"policy"`
+		Rule      string   `json:"rule"`
+		Key       string   `json:"key,omitempty"`
+		ID        string   `json:"id,omitempty"`
+		Kind      string   `json:"kind"`
+		Per       string   `json:"per"` // what the key is of: "ip", "header X-Api-Key"
+		Requests  int64    `json:"requests"`
+		Refused   int64    `json:"refused"`
+		Used      float64  `json:"used"`
+		Remaining int64    `json:"remaining"`
+		Capacity  int64    `json:"capacity"`
+		Last      int64    `json:"last"`
+		More      []ruleOf `json:"more,omitempty"` // other rules with the key, the first of them
+	}
+	ruleOf struct {
+		Policy string `json:"policy"`
+		Rule   string `json:"rule"`
 	}
 	refusalRow struct {
 		Number  int64        `json:"n"`
@@ -100,9 +107,12 @@ type (
 		Key  string `json:"key,omitempty"`
 		ID   string `json:"id,omitempty"`
 	}
-	ban struct {
+	ban struct { // by hand with an Entry, or by a rule with a Key
 		Entry  string `json:"entry,omitempty"`
-		ID     string `json:"id,omitempty"`
+		Policy string `json:"policy,omitempty"`
+		Rule   string `json:"rule,omitempty"`
+		Key    string `json:"key,omitempty"`
+		ID     string `json:"id,omitempty"` // of the Entry or the Key
 		Until  int64  `json:"until"`
 		By     string `json:"by"`
 		Reason string `json:"reason"`

@@ -78,6 +78,7 @@ type states struct {
 	second uint32
 	totals *totals
 	views  map[query][]byte
+	lifted map[bannedKey]time.Time // bans of rules that operators ended, with the last decision before
 }
 
 // outdated has the next view made anew, since an operator has changed something.
@@ -114,6 +115,7 @@ type totals struct {
 	state state // without policies and keys
 	rows  []total
 	sets  map[string][]limit.RuleSet
+	idle  map[string]int // routes without a request yet, by the text of their sets
 	now   moment
 	start time.Time               // of the collector, on the wall clock of now
 	keys  map[query][]topkeys.Key // by policy and order
@@ -130,18 +132,24 @@ func (p *page) total(now moment) *totals {
 	wall := time.Now()
 	start := p.collector.since(wall)
 	stats := operate.ReadStats(p.limiter)
-	t := &totals{now: now, start: start, sets: map[string][]limit.RuleSet{}, keys: map[query][]topkeys.Key{}, state: state{
+	t := &totals{now: now, start: start, sets: map[string][]limit.RuleSet{}, idle: map[string]int{}, keys: map[query][]topkeys.Key{}, state: state{
 		At: wall.UnixMilli(), Instance: p.options.Name, Since: start.UnixMilli(), Unavailable: stats.Unavailable,
 		Waiters: stats.Waiters, Reserved: stats.Reserved, Settled: stats.Settled, Forgiven: stats.Forgiven,
 		Viewers: int64(p.viewers.count()),
 		Outage:  outage{Since: unixMilli(stats.Since), Until: unixMilli(stats.Until), Owed: stats.Owed, Lost: unixMilli(stats.Lost), Doubted: unixMilli(stats.Doubted)},
 	}}
 	for name, set := range operate.Policies(p.limiter) {
+		if name == "" {
+			name = set.String()
+			if t.idle[name]++; t.idle[name] > 1 {
+				continue
+			}
+		}
 		t.sets[name] = append(t.sets[name], set)
 	}
 	p.collector.total(t)
 	t.state.Refusals = p.refusalList(t)
-	p.lists(&t.state)
+	p.lists(t)
 	return t
 }
 
@@ -164,7 +172,7 @@ func (p *page) state(t *totals, q query) *state {
 		case "full":
 			by = cmp.Compare(b.full, a.full)
 		}
-		return cmp.Or(by, strings.Compare(a.name, b.name))
+		return cmp.Or(cmp.Compare(t.idle[a.name], t.idle[b.name]), by, strings.Compare(a.name, b.name))
 	})
 	s.Policies.Total, s.Policies.Matching = len(t.rows), len(matching)
 	s.Policies.Offset = min(q.offset, len(matching))

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -150,14 +151,68 @@ func TestQueries(t *testing.T) {
 	assert.Zero(t, s.Policies.Next)
 
 	_, s = names("")
-	require.Len(t, s.Keys, 3)
-	assert.Equal(t, keyRow{Policy: "Policy-6", Rule: "per-user-1h", Key: "ann", Kind: "user", Requests: 18, Refused: 8, Used: 1,
-		Remaining: 0, Capacity: 10, Last: s.Keys[0].Last}, s.Keys[0])
+	require.Len(t, s.Keys, 1, "one row for a client")
+	assert.Equal(t, keyRow{Policy: "Policy-6", Rule: "per-user-1h", Key: "ann", Kind: "user", Per: "user", Requests: 18, Refused: 8, Used: 1,
+		Remaining: 0, Capacity: 10, Last: s.Keys[0].Last, More: []ruleOf{{"Policy-5", "per-user-1h"}, {"Policy-4", "per-user-1h"}}}, s.Keys[0])
 	_, s = names("order=use&policy=Policy-2")
 	require.Len(t, s.Keys, 1)
 	assert.Equal(t, 0.6, s.Keys[0].Used)
 	_, s = names("policy=Policy-2")
 	assert.Empty(t, s.Keys, "none is refused")
+}
+
+// TestWithoutRequest shows the rules of routes that have had no request, after the others.
+func TestWithoutRequest(t *testing.T) {
+	limiter, p := pageOf(nil, nil)
+	take(t, bind(t, limiter, limit.Named("named", limit.PerUser(time.Hour, 10))), "ann")
+	routes := http.NewServeMux()
+	for _, pattern := range []string{"GET /a", "GET /b"} {
+		routes.Handle(pattern, limiter.Limit(limit.Rules(limit.PerIP(time.Minute, 5)))(http.NotFoundHandler()))
+	}
+	rows := func() (list []string) {
+		s, _ := viewOf(t, p, "sort=name")
+		for _, row := range s.Policies.Rows {
+			list = append(list, fmt.Sprintf("%s %d", row.Name, row.Idle))
+		}
+		return list
+	}
+	assert.Equal(t, []string{"named 0", "5/1m per ip 2"}, rows())
+	routes.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/b", nil))
+	p.states.outdated()
+	assert.Equal(t, []string{"GET /b 0", "named 0", "5/1m per ip 1"}, rows())
+	runtime.KeepAlive(routes)
+}
+
+// TestBansOfRules lists the clients that rules ban, until an operator lifts the ban.
+func TestBansOfRules(t *testing.T) {
+	limiter, p := pageOf(nil, nil)
+	policy := bind(t, limiter, limit.Named("login", limit.PerUser(time.Minute, 2),
+		limit.Rule{Name: "guesses", Key: limit.ByUser, Limit: 2, Window: time.Minute, Algorithm: limit.Ban{Bar: time.Hour}}))
+	banned := func() []ban {
+		p.states.outdated()
+		s, _ := viewOf(t, p, "")
+		assert.Equal(t, len(s.Bans), s.BansTotal)
+		return s.Bans
+	}
+	for range 3 {
+		take(t, policy, "mallory")
+	}
+	require.Empty(t, banned(), "refused, and not banned yet")
+	for range 3 {
+		take(t, policy, "mallory")
+		take(t, policy, "eve")
+	}
+	list := banned()
+	require.Len(t, list, 1)
+	assert.WithinDuration(t, time.Now().Add(time.Hour), time.UnixMilli(list[0].Until), time.Minute)
+	assert.Equal(t, ban{Policy: "login", Rule: "guesses", Key: "mallory", Until: list[0].Until}, list[0])
+	_, err := p.reset(t.Context(), viewer{}, &action{Policy: "login", Rule: "guesses", Key: "mallory"})
+	require.NoError(t, err)
+	assert.Empty(t, banned(), "lifted")
+	for range 3 {
+		take(t, policy, "mallory")
+	}
+	assert.Len(t, banned(), 1, "banned again")
 }
 
 // askJSON sends a request with a body of JSON from this machine.

@@ -101,7 +101,7 @@ func periods(slots *[shownHour]int, from int64) []period {
 
 // row returns a policy with its rules, in the order of declaration.
 func (c *collector) row(t *totals, of *total) policyRow {
-	row := policyRow{Name: of.name, Admitted: of.admitted, Refused: of.refused, Full: round(of.full),
+	row := policyRow{Name: of.name, Idle: t.idle[of.name], Admitted: of.admitted, Refused: of.refused, Full: round(of.full),
 		Spark: make([][2]uint32, shownSlots), Rules: []ruleRow{}}
 	for _, set := range t.sets[of.name] {
 		for _, r := range set.Rules() {

@@ -30,7 +30,7 @@ type entry struct {
 	in                         [2]bool    // the heaps, by Order
 	count, err                 [2]float64 // upper bounds, and how much they may be too high
 	requests                   float64    // since the key has an entry
-	last, reset                int64      // microseconds: the last decision, and when the quota is full again
+	last, reset, until         int64      // microseconds: the last decision, when the quota is full again, and when there is room; 0 if there was
 	limit, remaining, capacity int64
 }
 
@@ -64,7 +64,10 @@ func (r *rule) observe(o *limit.RuleDecision, at time.Time, asked bool) {
 	e.last = last
 	switch {
 	case asked:
-		e.reset = last + o.ResetAfter.Microseconds()
+		e.reset, e.until = last+o.ResetAfter.Microseconds(), 0
+		if refused {
+			e.until = last + o.RetryAfter.Microseconds()
+		}
 		e.limit, e.remaining, e.capacity = o.Limit, o.Remaining, o.Capacity
 	case e.capacity == 0:
 		e.limit, e.remaining, e.capacity = o.Limit, o.Capacity, o.Capacity

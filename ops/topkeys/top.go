@@ -73,6 +73,9 @@ func (r *rule) keys(list []Key, order Order, now int64) []Key {
 			Used: used, Limit: e.limit, Remaining: e.remaining, Capacity: e.capacity,
 			Last: time.UnixMicro(e.last),
 		})
+		if e.until > now {
+			list[len(list)-1].Until = time.UnixMicro(e.until + r.ahead)
+		}
 	}
 	return list
 }

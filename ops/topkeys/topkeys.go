@@ -85,6 +85,11 @@ type Key struct {
 	Used                       float64
 	Limit, Remaining, Capacity int64     // likewise
 	Last                       time.Time // of the last decision, on the clock of decisions
+
+	// Until is when the rule has room again, on the clock of this process, if the last
+	// decision of the store was a refusal by the rule. It is zero otherwise, and centuries
+	// ahead if waiting does not help.
+	Until time.Time
 }
 
 // A Counter counts the requests of keys. Make it with [New]. It is safe for concurrent

@@ -87,8 +87,8 @@ func TestCounter(t *testing.T) {
 
 		assert.Empty(t, c.Top(topkeys.ByRefusals, 0))
 		assert.Equal(t, []topkeys.Key{
-			{Policy: "api", Rule: "per-user-1m", Key: "alice", Requests: 8, Refused: 3, Used: 1, Limit: 5, Capacity: 5, Last: time.Now()},
-			{Policy: "login", Rule: "per-user-1h", Key: "mallory", Requests: 11, Refused: 1, Used: 1, Limit: 10, Capacity: 10, Last: time.Now()},
+			{Policy: "api", Rule: "per-user-1m", Key: "alice", Requests: 8, Refused: 3, Used: 1, Limit: 5, Capacity: 5, Last: time.Now(), Until: time.Now().Add(time.Minute)},
+			{Policy: "login", Rule: "per-user-1h", Key: "mallory", Requests: 11, Refused: 1, Used: 1, Limit: 10, Capacity: 10, Last: time.Now(), Until: time.Now().Add(time.Hour)},
 		}, c.Top(topkeys.ByRefusals, 10))
 		assert.Equal(t, "alice", c.Top(topkeys.ByRefusals, 1)[0].Key)
 

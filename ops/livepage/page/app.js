@@ -159,7 +159,7 @@ function overview(s) {
   plots.modes.draw(s);
   const counts = Object.entries(s.mode_counts).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
   byId('modes').replaceChildren(...(counts.length ? counts.map(([mode, n]) => el('span', { class: 'mode', title: modeWords[mode] || mode },
-    el('i', { class: `mode-${mode}` }), el('b', {}, number(n)), ` ${mode}`)) : ['none in the last 5 minutes']));
+    el('i', { class: `mode-${mode}` }), el('b', {}, number(n)), ` ${mode === 'barred' ? 'banned' : mode}`)) : ['none in the last 5 minutes']));
 }
 
 function showPolicies(s) {
@@ -170,7 +170,7 @@ function showPolicies(s) {
   byId('policies').hidden = p.rows.length === 0;
   const none = byId('policies-empty');
   none.hidden = p.rows.length > 0;
-  set(none, p.total === 0 ? 'No policy yet. A named policy appears at once, a route after its first request.' : `None of ${counted(p.total, 'policy', 'policies')} has “${visible(view.q)}” in its name.`);
+  set(none, p.total === 0 ? 'No policy yet. Attach rules to a route: they appear at once.' : `None of ${counted(p.total, 'policy', 'policies')} has “${visible(view.q)}” in its name.`);
   const more = p.offset + p.rows.length < p.matching, pager = byId('pager');
   set(byId('policies-about'), `Figures are of the last 5 minutes. A bar shows the fullest key of the last 20 seconds${s.unavailable ? ' that the store decided: what keys use now is not known' : ''}.${p.unlisted ? ` ${counted(p.unlisted, 'request')} of further policies not listed.` : ''}`);
   pager.hidden = p.matching <= p.rows.length && p.offset === 0;

@@ -94,8 +94,8 @@ const forPeriod = (seconds, end) => (Number(seconds) === 0 ? `until ${end}` : `f
 
 // lift and remove return the plans of the lists.
 export const lift = (ban, done) => ({
-  title: `Lift the ban of ${visible(ban.entry || `#${ban.id}`)}?`, text: () => 'All instances serve its requests again within a second.',
-  yes: 'Lift the ban', path: 'unban', body: () => (ban.id ? { id: ban.id } : { entry: ban.entry }), done,
+  title: `Lift the ban of ${ban.rule ? name(ban) : visible(ban.entry || `#${ban.id}`)}?`, text: () => 'All instances serve its requests again within a second.', yes: 'Lift the ban', done,
+  ...(ban.rule ? { path: 'reset', body: () => subject(ban) } : { path: 'unban', body: () => (ban.id ? { id: ban.id } : { entry: ban.entry }) }),
 });
 
 export const remove = (o, done) => ({
@@ -160,7 +160,7 @@ export class Inspector {
 
   // know remembers the rules of a state, for the suggestions and for what a key is.
   know(s) {
-    for (const p of s.policies.rows) this.kinds.set(p.name, p.rules);
+    for (const p of s.policies.rows.filter((row) => !row.idle)) this.kinds.set(p.name, p.rules);
     while (this.kinds.size > 1000) this.kinds.delete(this.kinds.keys().next().value);
     for (const button of this.form.querySelectorAll('[data-act]')) button.hidden = Boolean(s.cannot[button.dataset.act]);
     const why = [...new Set(Object.values(s.cannot))].join(' ');

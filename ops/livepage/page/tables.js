@@ -30,14 +30,17 @@ function used() {
 export function policyRows(table, choose, inspect) {
   return new Rows(table, (p) => p.name, (first) => {
     const button = el('button', { type: 'button', class: 'link text', 'aria-pressed': 'false', click: () => choose(first.name) }, visible(first.name));
+    const idle = el('span', { class: 'tag' });
     const returned = el('span', { class: 'under dim', title: 'admitted here, and then refused by an inner rule set' });
     const requests = el('td', { class: 'number' }), refused = el('td', { class: 'number refused' }), full = used(), spark = sparkline();
-    const body = el('tbody', {}, el('tr', { class: 'policy' }, el('th', { scope: 'rowgroup' }, button, returned), requests, refused,
+    const body = el('tbody', {}, el('tr', { class: 'policy' }, el('th', { scope: 'rowgroup' }, button, idle, returned), requests, refused,
       el('td', {}, full.element), el('td', { class: 'wide' }, spark)));
     let rules = [], names = '';
     return { element: body, update(p) {
       count(requests, p.admitted + p.refused);
       count(refused, p.refused);
+      idle.hidden = !p.idle;
+      set(idle, p.idle > 1 ? `${p.idle} routes without a request yet` : 'no request yet');
       set(returned, p.given_back ? `${number(p.given_back)} given back` : '');
       full.update(p.full);
       drawSpark(spark, p.spark);
@@ -45,10 +48,10 @@ export function policyRows(table, choose, inspect) {
       if (now !== names) {
         names = now;
         for (const r of rules) r.element.remove();
-        rules = p.rules.map((r) => ruleRow(p.name, r, inspect));
+        rules = p.idle ? [] : p.rules.map((r) => ruleRow(p.name, r, inspect)); // its name says the rules
         body.append(...rules.map((r) => r.element));
       }
-      p.rules.forEach((r, i) => rules[i].update(r));
+      rules.forEach((row, i) => row.update(p.rules[i]));
     } };
   });
 }
@@ -67,12 +70,19 @@ function ruleRow(policy, rule, inspect) {
 }
 
 export function keyRows(body, inspect) {
-  return new Rows(body, (k) => identity(k.policy, k.rule, k.key, k.id), (first) => {
-    const button = el('button', { type: 'button', class: 'link text', click: () => inspect(first) }, name(first));
+  return new Rows(body, (k) => identity(k.per, k.key, k.id), (first) => {
+    let now = first, of = '';
+    const button = el('button', { type: 'button', class: 'link text', click: () => inspect(now) }, name(first));
+    const places = el('span', { class: 'under' });
     const requests = el('td', { class: 'number' }), refused = el('td', { class: 'number refused' }), share = used();
-    const element = el('tr', {}, el('th', { scope: 'row' }, button,
-      el('span', { class: 'under dim text' }, `${visible(first.policy)} · ${visible(first.rule)}`)), refused, requests, el('td', {}, share.element));
+    const element = el('tr', {}, el('th', { scope: 'row' }, button, places), refused, requests, el('td', {}, share.element));
     return { element, update(k) {
+      now = k;
+      const rules = [k, ...(k.more || [])];
+      if (of !== (of = identity(rules.map((r) => [r.policy, r.rule])))) {
+        places.replaceChildren(...rules.map((r) => el('button', { type: 'button', class: 'link dim text', click: () => inspect({ ...now, policy: r.policy, rule: r.rule }) },
+          `${visible(r.policy)} · ${visible(r.rule)}`)));
+      }
       count(requests, k.requests);
       count(refused, k.refused);
       share.update(k.used);
@@ -98,11 +108,11 @@ export function refusalRows(body, inspect) {
 export class Lists {
   constructor(lift, remove) {
     this.cannot = {};
-    this.bans = new Rows(byId('bans').createTBody(), (b) => identity(b.entry, b.id), (first) => {
+    this.bans = new Rows(byId('bans').createTBody(), (b) => identity(b.entry, b.policy, b.rule, b.key, b.id), (first) => {
       let now = first;
-      return this.row(['th', visible(first.entry || `#${first.id}`)], 'ban', 'Lift…', () => lift(now), (b) => {
+      return this.row(['th', first.rule ? name(first) : visible(first.entry || `#${first.id}`)], first.rule ? 'reset' : 'ban', 'Lift…', () => lift(now), (b) => {
         now = b;
-        return { texts: [until(b.until)], note: byAndWhy(b) };
+        return { texts: [until(b.until)], note: b.rule ? `by ${visible(b.rule)} of ${visible(b.policy)}` : byAndWhy(b) };
       });
     });
     this.overrides = new Rows(byId('overrides').createTBody(), (o) => identity(o.policy, o.rule, o.key, o.id), (first) => {
@@ -117,7 +127,7 @@ export class Lists {
   row([tag, title, under], action, verb, act, cells) {
     const note = el('span', { class: 'under dim text' });
     const head = el(tag, { scope: 'row' }, el('span', { class: 'text' }, title), under ? el('span', { class: 'under dim text' }, under) : null, note);
-    const button = el('button', { type: 'button', class: 'quiet', 'aria-label': `${verb.slice(0, -1)} ${action} of ${title}`, click: act }, verb);
+    const button = el('button', { type: 'button', class: 'quiet', 'aria-label': `${verb.slice(0, -1)} the ${action === 'override' ? action : 'ban'} of ${title}`, click: act }, verb);
     const element = el('tr', {}, head);
     return { element, update: (item) => {
       const { texts, note: said } = cells(item);

@@ -18,7 +18,7 @@ func TestRedisControl(t *testing.T) {
 	client := redistest.Real(t)
 	ctx := t.Context()
 	spend(t, client)
-	quotas := see(t, RedisOptions{URL: addr(client)})["keys-ttl"].Found
+	quotas := see(t, RedisOptions{Address: location{URL: addr(client)}})["keys-ttl"].Found
 	c := control.New(client, nil)
 	require.NoError(t, c.Put(ctx, "bans", "203.0.113.9", []byte("{}"), time.Hour, "ann"))
 	require.NoError(t, c.Put(ctx, "bans", "203.0.113.10", []byte("{}"), 0, "ann"))
@@ -28,11 +28,11 @@ func TestRedisControl(t *testing.T) {
 	require.NoError(t, policyfile.Push(ctx, c, "", f, 0, "ann"))
 	require.NoError(t, client.Set(ctx, "limit:control:{limit}:bans:later", "x", 0).Err())
 	for _, keys := range []int{1000, 1} {
-		found := see(t, RedisOptions{URL: addr(client), Keys: keys})
+		found := see(t, RedisOptions{Address: location{URL: addr(client)}, Keys: keys})
 		for _, check := range []string{"keys", "keys-ttl", "keys-type", "keys-form", "keys-version"} {
 			assert.Equal(t, OK, found[check].Verdict, found[check].Found)
 			assert.NotContains(t, found[check].Found, "control")
 		}
 	}
-	assert.Equal(t, quotas, see(t, RedisOptions{URL: addr(client)})["keys-ttl"].Found)
+	assert.Equal(t, quotas, see(t, RedisOptions{Address: location{URL: addr(client)}})["keys-ttl"].Found)
 }

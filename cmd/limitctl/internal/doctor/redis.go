@@ -18,10 +18,9 @@ import (
 
 // RedisOptions name a Redis.
 type RedisOptions struct {
-	URL     string // redis://user:password@host:port/db, rediss:// for TLS
-	Cluster bool   // it is a Cluster, and the URL is one of its nodes
-	Prefix  string // of the keys; empty means "limit"
-	Keys    int    // how many keys to check, at most
+	redisclient.Address
+	Prefix string // of the keys; empty means "limit"
+	Keys   int    // how many keys to check, at most
 }
 
 // Redis asks a Redis and its other nodes. It writes nothing. An error is about the
@@ -34,7 +33,7 @@ func Redis(ctx context.Context, o RedisOptions) (*RedisFacts, error) {
 		return nil, fmt.Errorf("--keys %d: write how many to check, or 0 for none", o.Keys)
 	}
 	o.Prefix = cmp.Or(o.Prefix, "limit")
-	base, err := redisclient.Parse(o.URL, o.Cluster)
+	base, err := o.Server(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +57,7 @@ func Redis(ctx context.Context, o RedisOptions) (*RedisFacts, error) {
 // dial returns a client of one node, without retries and with short timeouts.
 func dial(base *redis.Options, addr string) *redis.Client {
 	o := &redis.Options{
-		Addr: addr, Username: base.Username, Password: base.Password, DB: base.DB, TLSConfig: base.TLSConfig,
+		Addr: addr, Username: base.Username, Password: base.Password, DB: base.DB, TLSConfig: base.TLSConfig, Dialer: base.Dialer,
 		DialTimeout: 2 * time.Second, ReadTimeout: 3 * time.Second, WriteTimeout: 3 * time.Second,
 		ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1, PoolSize: 1,
 		DisableIdentity:          true,
@@ -75,7 +74,7 @@ func examine(ctx context.Context, client *redis.Client, prefix string, n *Node) 
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	if err := client.Ping(ctx).Err(); err != nil && !refused(err) {
-		n.Err = err.Error()
+		n.Err = redisclient.Explain(err, "", false).Error()
 		return
 	}
 	if info, err := redisfacts.Info(ctx, client); err != nil {

@@ -14,9 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
 )
+
+type location = redisclient.Address
 
 // see examines the Redis at an address, and returns the findings by check.
 func see(t *testing.T, o RedisOptions) map[string]Finding {
@@ -71,7 +74,7 @@ func TestRedisInOrder(t *testing.T) {
 	before, err := client.DBSize(t.Context()).Result()
 	require.NoError(t, err)
 
-	found := see(t, RedisOptions{URL: addr(client)})
+	found := see(t, RedisOptions{Address: location{URL: addr(client)}})
 	for _, f := range found {
 		if !strings.HasSuffix(f.Check, "-latency") { // a busy machine may be slow
 			assert.Equal(t, OK, f.Verdict, "%s: %s", f.Check, f.Found)
@@ -91,7 +94,7 @@ func TestRedisEviction(t *testing.T) {
 	for _, policy := range []string{"noeviction", "allkeys-lru", "allkeys-lfu", "allkeys-random",
 		"volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"} {
 		require.NoError(t, client.ConfigSet(t.Context(), "maxmemory-policy", policy).Err())
-		f := see(t, RedisOptions{URL: addr(client)})["eviction"]
+		f := see(t, RedisOptions{Address: location{URL: addr(client)}})["eviction"]
 		if policy == "noeviction" {
 			assert.Equal(t, OK, f.Verdict, policy)
 			continue
@@ -105,7 +108,7 @@ func TestRedisEviction(t *testing.T) {
 // TestRedisConfigRenamed is as on services that take CONFIG away.
 func TestRedisConfigRenamed(t *testing.T) {
 	client := redistest.Real(t, "--rename-command", "CONFIG", "")
-	found := see(t, RedisOptions{URL: addr(client)})
+	found := see(t, RedisOptions{Address: location{URL: addr(client)}})
 	assert.Equal(t, Skipped, found["idle-timeout"].Verdict)
 	assert.Contains(t, found["idle-timeout"].Found, "unknown command")
 	assert.Equal(t, OK, found["eviction"].Verdict)
@@ -119,19 +122,19 @@ func TestRedisReplica(t *testing.T) {
 
 	var found map[string]Finding
 	require.Eventually(t, func() bool {
-		found = see(t, RedisOptions{URL: addr(primary)})
+		found = see(t, RedisOptions{Address: location{URL: addr(primary)}})
 		return len(found["connect"].Nodes) == 2 && strings.Contains(primary.Info(t.Context(), "replication").Val(), "state=online")
 	}, 20*time.Second, 100*time.Millisecond)
 	assert.Equal(t, Warn, found["replicas"].Verdict)
 
 	require.NoError(t, primary.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
-	assert.Equal(t, OK, see(t, RedisOptions{URL: addr(primary)})["replicas"].Verdict)
+	assert.Equal(t, OK, see(t, RedisOptions{Address: location{URL: addr(primary)}})["replicas"].Verdict)
 	require.NoError(t, primary.ConfigSet(t.Context(), "min-replicas-to-write", "2").Err())
-	found = see(t, RedisOptions{URL: addr(primary)})
+	found = see(t, RedisOptions{Address: location{URL: addr(primary)}})
 	assert.Equal(t, Fail, found["replicas"].Verdict)
 	assert.Contains(t, found["writable"].Found, "NOREPLICAS")
 
-	found = see(t, RedisOptions{URL: replica})
+	found = see(t, RedisOptions{Address: location{URL: replica}})
 	assert.Equal(t, Fail, found["role"].Verdict)
 	assert.Contains(t, strings.Join(found["role"].Fix, ""), addr(primary))
 }
@@ -139,7 +142,7 @@ func TestRedisReplica(t *testing.T) {
 func TestRedisFull(t *testing.T) {
 	client := redistest.Real(t)
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1000").Err())
-	found := see(t, RedisOptions{URL: addr(client)})
+	found := see(t, RedisOptions{Address: location{URL: addr(client)}})
 	assert.Equal(t, Fail, found["memory"].Verdict)
 	assert.Equal(t, Fail, found["writable"].Verdict)
 	assert.Contains(t, found["writable"].Found, "OOM")
@@ -151,7 +154,7 @@ func TestRedisCluster(t *testing.T) {
 	node := client.Options().Addrs[4]
 	var found map[string]Finding
 	require.Eventually(t, func() bool {
-		found = see(t, RedisOptions{URL: node, Cluster: true})
+		found = see(t, RedisOptions{Address: location{URL: node, Cluster: true}})
 		return len(found["version"].Nodes) == 6 && found["replicas"].Verdict != Skipped
 	}, 20*time.Second, 200*time.Millisecond)
 	for _, check := range []string{"connect", "role", "cluster", "writable", "permissions", "eviction", "keys-ttl", "keys-type", "keys-form", "keys-version"} {
@@ -162,7 +165,7 @@ func TestRedisCluster(t *testing.T) {
 	assert.Contains(t, found["keys"].Found, "12 keys")
 	assert.NotEqual(t, Skipped, found["script-latency"].Verdict, found["script-latency"].Found)
 
-	assert.Equal(t, Fail, see(t, RedisOptions{URL: node})["cluster"].Verdict, "without --cluster")
+	assert.Equal(t, Fail, see(t, RedisOptions{Address: location{URL: node}})["cluster"].Verdict, "without --cluster")
 }
 
 func TestRedisDown(t *testing.T) {
@@ -171,7 +174,7 @@ func TestRedisDown(t *testing.T) {
 	at := listener.Addr().String()
 	listener.Close()
 	for _, cluster := range []bool{false, true} {
-		facts, err := Redis(t.Context(), RedisOptions{URL: "redis://" + at, Keys: 10, Cluster: cluster})
+		facts, err := Redis(t.Context(), RedisOptions{Address: location{URL: "redis://" + at, Cluster: cluster}, Keys: 10})
 		require.NoError(t, err)
 		findings := Examine(Facts{Redis: facts})
 		assert.Equal(t, 2, ExitCode(findings))
@@ -185,12 +188,12 @@ func TestRedisDown(t *testing.T) {
 
 func TestRedisOptions(t *testing.T) {
 	for _, o := range []RedisOptions{
-		{URL: "redis://u:secret@127.0.0.1:port"},
-		{URL: "http://u:secret@127.0.0.1"},
-		{URL: "redis://u:secret@127.0.0.1/db"},
-		{URL: "redis://u:sec\x7fret@127.0.0.1"},
-		{URL: "redis://127.0.0.1", Prefix: "{a}"},
-		{URL: "redis://127.0.0.1", Keys: -1},
+		{Address: location{URL: "redis://u:secret@127.0.0.1:port"}},
+		{Address: location{URL: "http://u:secret@127.0.0.1"}},
+		{Address: location{URL: "redis://u:secret@127.0.0.1/db"}},
+		{Address: location{URL: "redis://u:sec\x7fret@127.0.0.1"}},
+		{Address: location{URL: "redis://127.0.0.1"}, Prefix: "{a}"},
+		{Address: location{URL: "redis://127.0.0.1"}, Keys: -1},
 	} {
 		for _, o.Cluster = range []bool{false, true} {
 			if o.Cluster && strings.HasSuffix(o.URL, "/db") {

@@ -32,7 +32,7 @@ func TestRedisKeys(t *testing.T) {
 	require.NoError(t, client.Set(ctx, old, state, time.Hour).Err())
 	require.NoError(t, client.Set(ctx, "limits:1:{p}:r:other", state, 0).Err())
 
-	found := see(t, RedisOptions{URL: addr(client)})
+	found := see(t, RedisOptions{Address: location{URL: addr(client)}})
 	assert.Equal(t, Fail, found["keys-ttl"].Verdict)
 	assert.Contains(t, found["keys-ttl"].Found, "1 key: "+words.Quote(immortal))
 	assert.Equal(t, Fail, found["keys-type"].Verdict)
@@ -45,7 +45,7 @@ func TestRedisKeys(t *testing.T) {
 
 	// What it says to do helps.
 	require.NoError(t, client.Unlink(ctx, immortal, wrongType, wrongForm, evil, old).Err())
-	found = see(t, RedisOptions{URL: addr(client)})
+	found = see(t, RedisOptions{Address: location{URL: addr(client)}})
 	for _, check := range []string{"keys-ttl", "keys-type", "keys-form", "keys-version"} {
 		assert.Equal(t, OK, found[check].Verdict)
 	}
@@ -64,11 +64,11 @@ func TestRedisKeysBounded(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, err)
-	facts, err := Redis(t.Context(), RedisOptions{URL: "redis://" + addr(client), Keys: 100})
+	facts, err := Redis(t.Context(), RedisOptions{Address: location{URL: "redis://" + addr(client)}, Keys: 100})
 	require.NoError(t, err)
 	assert.Len(t, facts.Keys.Found, 100)
 	assert.True(t, facts.Keys.More)
-	facts, err = Redis(t.Context(), RedisOptions{URL: "redis://" + addr(client), Keys: 5000})
+	facts, err = Redis(t.Context(), RedisOptions{Address: location{URL: "redis://" + addr(client)}, Keys: 5000})
 	require.NoError(t, err)
 	assert.Len(t, facts.Keys.Found, 2000)
 	assert.False(t, facts.Keys.More)
@@ -78,7 +78,7 @@ func TestRedisKeysBounded(t *testing.T) {
 	assert.Contains(t, stats, "cmdstat_scan:")
 
 	// A prefix is no pattern.
-	facts, err = Redis(t.Context(), RedisOptions{URL: "redis://" + addr(client), Prefix: "lim*", Keys: 100})
+	facts, err = Redis(t.Context(), RedisOptions{Address: location{URL: "redis://" + addr(client)}, Prefix: "lim*", Keys: 100})
 	require.NoError(t, err)
 	assert.Empty(t, facts.Keys.Found)
 }

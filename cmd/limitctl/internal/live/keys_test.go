@@ -37,8 +37,9 @@ func TestKeys(t *testing.T) {
 		{"all", "", []string{""}, ""},
 		{"all", "alice", nil, "error"},
 	} {
-		r, err := l.Rule("p", c.rule)
+		found, err := l.Matching("p", c.rule)
 		require.NoError(t, err)
+		r := found[0]
 		assert.Equal(t, c.keys, l.Keys(r, c.text), "%s %s", c.rule, c.text)
 		one, err := l.Key(r, c.text)
 		if c.one == "error" {
@@ -48,16 +49,16 @@ func TestKeys(t *testing.T) {
 		assert.NoError(t, err)
 		assert.Equal(t, c.one, one, "%s %s", c.rule, c.text)
 	}
-	user, err := l.Rule("p", "user")
+	users, err := l.Matching("p", "user")
 	require.NoError(t, err)
-	hash, err := l.Key(user, long)
+	hash, err := l.Key(users[0], long)
 	require.NoError(t, err)
 	assert.Regexp(t, `^sha256:[0-9a-f]{64}$`, hash)
-	again, err := l.Key(user, hash)
+	again, err := l.Key(users[0], hash)
 	require.NoError(t, err)
 	assert.Equal(t, hash, again, "as it is shown")
 	for _, names := range [][2]string{{"q", "user"}, {"p", "users"}} {
-		_, err := l.Rule(names[0], names[1])
+		_, err := l.Matching(names[0], names[1])
 		assert.ErrorContains(t, err, "write one of ")
 	}
 	assert.True(t, l.Rules()[3].Composite() && l.Rules()[5].Composite() && !l.Rules()[2].Composite() && l.Rules()[4].Shared())

@@ -257,14 +257,14 @@ func TestPlans(t *testing.T) {
 		got[s.Policy+" "+s.Key] = fmt.Sprint(s.Plan, " ", s.Used, "/", s.Limit)
 	}
 	assert.Equal(t, map[string]string{"w u": " 1/2", "w upro": "pro 4/5", "w umax": "max 9/9", "b u": " 1/2", "b upro": "pro 4/5", "b umax": " 2/2"}, got)
-	bucket, err := l.Rule("b", "r")
+	buckets, err := l.Matching("b", "r")
 	require.NoError(t, err)
-	states, err := l.States(t.Context(), bucket, "upro")
+	states, err := l.States(t.Context(), buckets[0], "upro")
 	require.NoError(t, err)
 	require.Len(t, states, 2)
 	assert.Equal(t, []any{"", int64(0), "pro", int64(4)}, []any{states[0].Plan, states[0].Used, states[1].Plan, states[1].Used})
-	require.NoError(t, l.Reset(t.Context(), bucket, "upro"))
-	states, err = l.States(t.Context(), bucket, "upro")
+	require.NoError(t, l.Reset(t.Context(), buckets[0], "upro"))
+	states, err = l.States(t.Context(), buckets[0], "upro")
 	require.NoError(t, err)
 	assert.Len(t, states, 1)
 }

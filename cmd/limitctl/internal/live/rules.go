@@ -199,24 +199,24 @@ func (l *Limits) Rules() (rules []*Rule) {
 	return rules
 }
 
-// Rule returns a rule. The error says what to write instead.
-func (l *Limits) Rule(policy, rule string) (*Rule, error) {
-	var found []*Rule
+// Matching returns the rules of a policy and of a name, either of which may be "". The error
+// says what to write instead.
+func (l *Limits) Matching(policy, rule string) (found []*Rule, err error) {
 	var known []string
 	for _, r := range l.Rules() {
-		if r.Policy == policy && r.Name == rule {
+		if (policy == "" || r.Policy == policy) && (rule == "" || r.Name == rule) {
 			found = append(found, r)
 		}
-		known = append(known, fmt.Sprintf("%q %s", r.Policy, r.Name))
+		known = append(known, fmt.Sprintf("--policy %q --rule %s", r.Policy, r.Name))
 	}
-	switch len(found) {
-	case 0:
+	switch {
+	case len(found) == 0:
 		return nil, fmt.Errorf("no policy %q with a rule %q: write one of %s", policy, rule, strings.Join(known, ", "))
-	case 1:
-		return found[0], nil
+	case len(found) > 1 && policy != "" && rule != "":
+		return nil, fmt.Errorf("policy %q has two rules %q, of limit.EachRoute and of the route: "+
+			"write --rules and --on for one of them", policy, rule)
 	}
-	return nil, fmt.Errorf("policy %q has two rules %q, of limit.EachRoute and of the route: "+
-		"write --rules and --on for one of them", policy, rule)
+	return found, nil
 }
 
 // stateOf returns the rule that a state in Redis belongs to, and the plan if the state

@@ -21,6 +21,8 @@ type Question struct {
 	N    int     // how many keys to list
 	Scan int     // how many keys to look at, at most
 	Pace int     // how many keys to look at in a second, at most
+
+	Matches func(policy, rule, key string) bool // whether a key is asked for; nil means each
 }
 
 // An Answer is the keys that are at or near a limit.
@@ -102,6 +104,9 @@ func (t *top) page(ctx context.Context, _ redis.Cmdable, names []string) error {
 		r, plan := t.stateOf(n.Policy, n.Rule, n.Variant)
 		if r == nil {
 			t.uncounted(Count{Policy: n.Policy, Rule: n.Rule})
+			continue
+		}
+		if matches := t.question.Matches; matches != nil && !matches(r.Policy, r.Name, n.Key) {
 			continue
 		}
 		known = append(known, sight{r, plan, n.Key})

@@ -1,14 +1,22 @@
 package redisclient
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
+	"math/big"
 	"net"
-	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -17,93 +25,178 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 )
 
-func TestParse(t *testing.T) {
-	o, err := Parse("rediss://app:secret@db:6380/2", false)
-	require.NoError(t, err)
-	assert.Equal(t, []any{"db:6380", "app", "secret", 2, true}, []any{o.Addr, o.Username, o.Password, o.DB, o.TLSConfig != nil})
-	o, err = Parse("redis://db:7000?addr=db:7001", true)
-	require.NoError(t, err)
-	assert.Equal(t, "db:7000", o.Addr)
-}
-
 // TestErrors checks that an error says what to write, and does not show the password.
 func TestErrors(t *testing.T) {
 	for _, text := range []string{"", "redis://app:secret@:port", "app:secret@db", "foo", "http://app:secret@db", "redis://app:secret@db/x"} {
-		for _, cluster := range []bool{false, true} {
-			for _, open := range []func() error{
-				func() error { _, err := Parse(text, cluster); return err },
-				func() error { _, err := Open(text, cluster); return err },
-			} {
-				err := open()
-				if cluster && text == "redis://app:secret@db/x" {
-					continue // a Cluster has no databases
-				}
-				require.Error(t, err, text)
-				assert.Contains(t, err.Error(), "write --redis ")
-				assert.NotContains(t, err.Error(), ": :")
-				assert.NotContains(t, err.Error(), "secret")
+		for _, a := range []Address{{URL: text}, {URL: text, Cluster: true}, {URL: text, Sentinel: "primary"}} {
+			_, err := a.Open()
+			if a.Cluster && text == "redis://app:secret@db/x" {
+				continue // a Cluster has no databases
 			}
+			require.Error(t, err, text)
+			assert.Contains(t, err.Error(), "write --redis ")
+			assert.NotContains(t, err.Error(), ": :")
+			assert.NotContains(t, err.Error(), "secret")
 		}
 	}
-}
-
-// TestExplain checks what a command says of a Redis that it cannot talk to.
-func TestExplain(t *testing.T) {
-	server := redistest.Launch(t)
-	require.NoError(t, server.Client().ConfigSet(t.Context(), "requirepass", "right").Err())
-	secure := withTLS(t, redistest.Launch(t))
-	for url, want := range map[string]string{
-		"redis://" + server.Addr:                   "a password is missing: write --redis redis://user:password@host:6379, or set LIMITCTL_REDIS",
-		"redis://:wrong@" + server.Addr:            "the user or the password is wrong: write --redis redis://user:password@host:6379, or set LIMITCTL_REDIS",
-		"rediss://:right@" + server.Addr:           "the server does not answer the TLS handshake: check the port, and whether the server speaks TLS",
-		"redis://" + secure:                        "the server has closed the connection: check the port, and whether the server wants TLS (rediss://)",
-		"rediss://" + secure:                       "the certificate of Redis is not trusted: x509: certificate signed by unknown authority: add its authority to those of the system; on Linux, SSL_CERT_FILE names a file of them",
-		"rediss://" + secure + "?skip_verify=true": "",
-		"redis://:right@" + server.Addr:            "",
-		"redis://127.0.0.1:1":                      "Redis 127.0.0.1:1 cannot be reached: connection refused",
+	none := filepath.Join(t.TempDir(), "none")
+	require.NoError(t, os.WriteFile(none, []byte("nothing"), 0o600))
+	for want, a := range map[string]Address{
+		"--cluster and --sentinel: write one of them": {URL: "redis://db", Cluster: true, Sentinel: "primary"},
+		"write --redis rediss://host:6379":            {URL: "redis://db", CA: none},
+		"has no certificate":                          {URL: "rediss://db", CA: none},
+		"no such file":                                {URL: "rediss://db", CA: none + "x"},
+		"--tls-cert \"\" and --tls-key":               {URL: "rediss://db", Key: none},
 	} {
-		client, err := Open(url, false)
-		require.NoError(t, err)
-		client.(*redis.Client).Options().MaxRetries = 0 // 3 s each
-		err = Explain(client.Ping(t.Context()).Err())
-		if want == "" {
-			assert.NoError(t, err, url)
-		} else {
-			assert.EqualError(t, err, want, url)
-		}
-		client.Close()
+		_, err := a.Open()
+		assert.ErrorContains(t, err, want)
 	}
 }
 
-// withTLS has a server speak TLS too, and returns the address for that.
-func withTLS(t *testing.T, server *redistest.Server) string {
+// TestAddresses connects to servers of each kind, and checks what a command says of those
+// that it cannot talk to.
+func TestAddresses(t *testing.T) {
+	dir := t.TempDir()
+	authority(t, dir)
+	ca, cert, key := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	socket := filepath.Join(dir, "redis.sock")
+	locked := redistest.Launch(t, "--requirepass", "", "--unixsocket", socket)
+	require.NoError(t, locked.Client().ConfigSet(t.Context(), "requirepass", "right").Err())
+	secure := "localhost:" + withTLS(t, redistest.Launch(t), dir, "no")
+	mutual := "localhost:" + withTLS(t, redistest.Launch(t), dir, "yes")
+	port := freePort(t)
+	cluster := "localhost:" + port
+	node := redistest.Launch(t, "--cluster-enabled", "yes", "--tls-cluster", "yes", "--tls-port", port, "--tls-auth-clients", "no",
+		"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca)
+	require.NoError(t, node.Client().ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
+	redistest.Await(t, 10*time.Second, "the slots are served", func() bool { return strings.Contains(node.Client().ClusterInfo(t.Context()).Val(), "cluster_state:ok") })
+	watched := redistest.Launch(t)
+	require.NoError(t, watched.Client().ConfigSet(t.Context(), "requirepass", "right").Err())
+	sentinel := startSentinel(t, dir, "port %s\nrequirepass guard", watched.Addr)
+	secureSentinel := startSentinel(t, dir, fmt.Sprintf("port 0\ntls-port %%s\ntls-cert-file %s\ntls-key-file %s\ntls-ca-cert-file %s\ntls-auth-clients no", cert, key, ca), "127.0.0.1:"+secure[len("localhost:"):])
+	few := redistest.Launch(t)
+	require.NoError(t, few.Client().Do(t.Context(), "ACL", "SETUSER", "look", "on", ">pw", "~limit:*", "+get").Err())
+
+	login := "write --redis redis://user:password@host:6379, or set LIMITCTL_REDIS"
+	logins := `the user or the password of the Sentinel or of Redis is wrong: write --redis "redis://user:password@sentinel:26379?username=…&password=…", those of Redis at its end`
+	for _, c := range []struct {
+		at   Address
+		want string // "" for a connection
+	}{
+		{at: Address{URL: "redis://:right@" + locked.Addr}},
+		{at: Address{URL: "unix://:right@" + socket}},
+		{at: Address{URL: "rediss://" + secure, CA: ca}},
+		{at: Address{URL: "rediss://127.0.0.1" + strings.TrimPrefix(secure, "localhost"), CA: ca, ServerName: "redis.internal"}},
+		{at: Address{URL: "rediss://" + secure + "?skip_verify=true"}},
+		{at: Address{URL: "rediss://" + mutual, CA: ca, Cert: cert, Key: key}},
+		{at: Address{URL: "redis://" + node.Addr, Cluster: true}},
+		{at: Address{URL: "rediss://" + cluster, Cluster: true, CA: ca, ServerName: "localhost"}},
+		{at: Address{URL: "redis://:guard@" + sentinel + "?password=right", Sentinel: "primary"}},
+		{at: Address{URL: "rediss://" + secureSentinel, Sentinel: "primary", CA: ca, ServerName: "redis.internal"}},
+
+		{Address{URL: "redis://" + locked.Addr}, "a password is missing: " + login},
+		{Address{URL: "redis://:wrong@" + locked.Addr}, "the user or the password is wrong: " + login},
+		{Address{URL: "unix://" + socket}, "a password is missing: " + login},
+		{Address{URL: "unix://" + socket + "x"}, "Redis " + socket + "x cannot be reached: no such file or directory: check --redis, and whether Redis runs there"},
+		{Address{URL: "rediss://:right@" + locked.Addr}, "the server does not answer the TLS handshake: check the port, or write redis:// in place of rediss://"},
+		{Address{URL: "redis://" + secure}, "the server has closed the connection: check the port, or write rediss:// if the server wants TLS"},
+		{Address{URL: "rediss://" + secure}, "the certificate of Redis is not trusted: x509: certificate signed by unknown authority: name the file of its authority by --tls-ca"},
+		{Address{URL: "rediss://" + secure, CA: ca, ServerName: "db"}, "the certificate of Redis is for another host: x509: certificate is valid for redis.internal, localhost, not db: write a name that it has by --tls-server-name"},
+		{Address{URL: "rediss://" + mutual, CA: ca}, "the server refuses the TLS connection: tls: certificate required: name the certificate of a client by --tls-cert and --tls-key"},
+		{Address{URL: "redis://127.0.0.1:1"}, "Redis 127.0.0.1:1 cannot be reached: connection refused: check --redis, and whether Redis runs there"},
+		{Address{URL: "redis://no-such-host.invalid"}, "there is no host no-such-host.invalid: check --redis"},
+		{Address{URL: "redis://:guard@" + sentinel, Sentinel: "primary"}, logins},
+		{Address{URL: "redis://" + sentinel + "?password=right", Sentinel: "primary"}, logins},
+		{Address{URL: "redis://:guard@" + sentinel + "?password=right", Sentinel: "other"}, "the Sentinel knows no primary of that name: write the name of its configuration by --sentinel"},
+		{Address{URL: "redis://:right@" + locked.Addr, Sentinel: "primary"}, "the server is no Sentinel: leave out --sentinel, or write the port of the Sentinel"},
+		{Address{URL: "redis://:right@" + locked.Addr, Cluster: true}, "ERR This instance has cluster support disabled: the Redis is no Cluster: leave out --cluster"},
+		{Address{URL: "redis://look:pw@" + few.Addr}, "NOPERM this user has no permissions to run the 'ping' command: as an administrator of Redis, run GRANT"},
+	} {
+		t.Run(strings.ReplaceAll(c.at.URL, "/", "|"), func(t *testing.T) {
+			t.Parallel() // some try for seconds
+			client, err := c.at.Open()
+			require.NoError(t, err)
+			defer client.Close()
+			if single, ok := client.(*redis.Client); ok {
+				single.Options().MaxRetries = 0 // 3 s each
+			}
+			err = Explain(client.Ping(t.Context()).Err(), "GRANT", c.at.Sentinel != "")
+			if c.want != "" {
+				assert.EqualError(t, err, c.want)
+				return
+			}
+			require.NoError(t, err)
+			o, err := c.at.Server(t.Context())
+			require.NoError(t, err)
+			single := redis.NewClient(o)
+			defer single.Close()
+			assert.NoError(t, single.Ping(t.Context()).Err())
+		})
+	}
+}
+
+// authority writes the certificate of an authority, and one that it has signed, with its key.
+func authority(t *testing.T, dir string) {
+	write := func(name, kind string, data []byte) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}), 0o600))
+	}
+	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"redis.internal", "localhost"}}
+	rootKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	data, err := x509.CreateCertificate(rand.Reader, root, root, &rootKey.PublicKey, rootKey)
+	require.NoError(t, err)
+	write("ca.pem", "CERTIFICATE", data)
+	data, err = x509.CreateCertificate(rand.Reader, leaf, root, &key.PublicKey, rootKey)
+	require.NoError(t, err)
+	write("cert.pem", "CERTIFICATE", data)
+	data, err = x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	write("key.pem", "PRIVATE KEY", data)
+}
+
+// withTLS has a server speak TLS too, and returns the port for that.
+func withTLS(t *testing.T, server *redistest.Server, dir, clients string) (port string) {
 	t.Helper()
-	own := httptest.NewTLSServer(nil)
-	defer own.Close()
-	certificate := own.TLS.Certificates[0]
-	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
-	require.NoError(t, err)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	addr := listener.Addr().(*net.TCPAddr)
-	require.NoError(t, listener.Close())
-	dir, client := t.TempDir(), server.Client()
-	set := []string{"tls-auth-clients", "no"}
-	for name, block := range map[string]*pem.Block{
-		"tls-cert-file": {Type: "CERTIFICATE", Bytes: certificate.Certificate[0]},
-		"tls-key-file":  {Type: "PRIVATE KEY", Bytes: key},
-	} {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
-		set = append(set, name, path)
-	}
-	set = append(set, "tls-ca-cert-file", filepath.Join(dir, "tls-cert-file"), "tls-port", strconv.Itoa(addr.Port))
-	args := []any{"config", "set"}
-	for _, word := range set {
-		args = append(args, word)
-	}
-	if err := client.Do(t.Context(), args...).Err(); err != nil {
+	port = freePort(t)
+	err := server.Client().Do(t.Context(), "config", "set", "tls-auth-clients", clients, "tls-cert-file", filepath.Join(dir, "cert.pem"),
+		"tls-key-file", filepath.Join(dir, "key.pem"), "tls-ca-cert-file", filepath.Join(dir, "ca.pem"), "tls-port", port).Err()
+	if err != nil {
 		t.Skipf("redis-server has no TLS: %v", err)
 	}
-	return addr.String()
+	return port
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+}
+
+// startSentinel starts a Sentinel of a primary, and returns its address.
+func startSentinel(t *testing.T, dir, config, primary string) string {
+	t.Helper()
+	port := freePort(t)
+	path := filepath.Join(dir, port+".conf")
+	text := fmt.Sprintf(config, port) + "\nbind 127.0.0.1\nsentinel monitor primary " + strings.Replace(primary, ":", " ", 1) + " 1\n"
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	process := exec.Command("redis-server", path, "--sentinel")
+	require.NoError(t, process.Start())
+	t.Cleanup(func() {
+		process.Process.Kill()
+		process.Wait()
+	})
+	redistest.Await(t, 10*time.Second, "a Sentinel that listens", func() bool {
+		conn, err := net.Dial("tcp", "127.0.0.1:"+port)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+	return "localhost:" + port
 }

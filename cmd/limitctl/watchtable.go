@@ -1,0 +1,105 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
+	"github.com/routelimit/limit/ops/feed"
+)
+
+// A watchTable prints, each time that a span has passed, which keys were refused in it.
+type watchTable struct {
+	to    io.Writer
+	zone  *time.Location
+	every time.Duration
+	sort  string // a key of orders
+
+	begun                             time.Time
+	refused, admitted                 int64
+	refusedNotShown, admittedNotShown int64
+	counts                            map[subject]int64
+}
+
+const (
+	tableRows   = 20
+	tableCounts = 10_000 // keys; clients choose them
+)
+
+// orders are those of the rows of a table. Rows that are equal in one are sorted by the others.
+var orders = map[string]func(a, b refusedKey) int{
+	"refused": func(a, b refusedKey) int { return cmp.Compare(b.n, a.n) },
+	"policy":  func(a, b refusedKey) int { return strings.Compare(a.policy, b.policy) },
+	"rule":    func(a, b refusedKey) int { return strings.Compare(a.rule, b.rule) },
+	"key":     func(a, b refusedKey) int { return strings.Compare(a.key, b.key) },
+}
+
+// A refusedKey is how often a rule refused a key.
+type refusedKey struct {
+	subject
+	n int64
+}
+
+func (t *watchTable) event(_ string, e *feed.Event) error {
+	if e.Allowed {
+		t.admitted++
+		return nil
+	}
+	t.refused++
+	of := []feed.Rule{{}} // a decision without a rule, such as of a barred client
+	if len(e.Rules) > 0 {
+		of = e.Rules
+	}
+	for i := range of {
+		key := subject{e.Policy, of[i].Name, of[i].Key}
+		if _, known := t.counts[key]; known || len(t.counts) < tableCounts {
+			t.counts[key]++
+		}
+	}
+	return nil
+}
+
+func (t *watchTable) missed(_ string, _ time.Time, admitted, refused int64) error {
+	t.admittedNotShown, t.refusedNotShown = t.admittedNotShown+admitted, t.refusedNotShown+refused
+	return nil
+}
+
+// tick prints the table if it is due.
+func (t *watchTable) tick(now time.Time) error {
+	if t.begun.IsZero() {
+		t.begun, t.counts = now, make(map[subject]int64)
+	}
+	if now.Sub(t.begun) < t.every {
+		return nil
+	}
+	rows := make([]refusedKey, 0, len(t.counts))
+	for key, n := range t.counts {
+		rows = append(rows, refusedKey{key, n})
+	}
+	slices.SortFunc(rows, func(a, b refusedKey) int {
+		return cmp.Or(orders[t.sort](a, b), orders["refused"](a, b), orders["policy"](a, b), orders["rule"](a, b), orders["key"](a, b))
+	})
+	w := tabwriter.NewWriter(t.to, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "%s  in %s: %s refused and %s admitted", now.In(t.zone).Format(time.TimeOnly), words.Duration(now.Sub(t.begun)), words.Number(t.refused), words.Number(t.admitted))
+	if t.refusedNotShown+t.admittedNotShown > 0 {
+		fmt.Fprintf(w, "; %s and %s not counted, of all policies", words.Number(t.refusedNotShown), words.Number(t.admittedNotShown))
+	}
+	fmt.Fprintln(w)
+	if len(rows) > 0 {
+		fmt.Fprintln(w, "REFUSED\tPOLICY\tRULE\tKEY")
+	}
+	for _, row := range rows[:min(len(rows), tableRows)] {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", words.Number(row.n), shortened(row.policy), shortened(cmp.Or(row.rule, "-")), shortened(cmp.Or(row.key, "-")))
+	}
+	if len(rows) > tableRows {
+		fmt.Fprintf(w, "and %s\n", words.Count(int64(len(rows)-tableRows), "more key"))
+	}
+	fmt.Fprintln(w)
+	*t = watchTable{to: t.to, zone: t.zone, every: t.every, sort: t.sort, begun: now, counts: make(map[subject]int64)}
+	return w.Flush()
+}
