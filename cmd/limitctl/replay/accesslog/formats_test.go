@@ -137,6 +137,13 @@ var examples = []example{
 		want: plain{Time: "2000-10-10T13:55:36Z", Client: "192.0.2.1", User: "jörg", Method: "GET", Path: `/a"b`, Query: "c", Status: 200, Bytes: 5, Agent: "x"},
 	},
 	{
+		// In the form of haproxy.com/blog/encoding-haproxy-logs-in-machine-readable-json-or-cbor, of
+		// HAProxy 3.0, with the names of its manual.
+		name: "haproxy_json", format: "json",
+		line: `{"client_ip": "10.0.1.2", "client_port": 33317, "request_date": "06/Feb/2009:12:14:14.655", "fe_name_transport": "http-in", "be_name": "static", "server_name": "srv1", "time_request": 10, "status_code": 200, "bytes_read": 2750, "captured_request_cookie": null, "http_request": "GET /index.html?a=1 HTTP/1.1"}`,
+		want: plain{Time: "2009-02-06T12:14:14.655Z", Client: "10.0.1.2", Method: "GET", Path: "/index.html", Query: "a=1", Status: 200, Bytes: 2750, Host: "srv1"},
+	},
+	{
 		// Elastic Common Schema, as nested objects.
 		name: "json, nested", format: "json",
 		line: `{"@timestamp":"2024-02-01T09:00:00Z","client":{"ip":"192.0.2.1"},"http":{"request":{"method":"PUT"},"response":{"status_code":201,"body":{"bytes":3}}},"url":{"path":"/x","query":"y=1","domain":"h"},"user":{"name":"al"},"user_agent":{"original":"ua"}}`,
@@ -325,6 +332,6 @@ func TestJSON(t *testing.T) {
 
 func TestDetectUnknown(t *testing.T) {
 	_, err := detect([]string{"\x1b[31mhello <b>\xff"})
-	assert.ErrorContains(t, err, "tried common, combined, vhost_combined, traefik, combined_forwarded, combined_more, envoy, haproxy, alb, proxy_manager, proxy_manager_standard, gin, json, logfmt;")
+	assert.ErrorContains(t, err, "tried common, combined, vhost_combined, traefik, combined_forwarded, combined_more, envoy, haproxy, alb, proxy_manager, proxy_manager_standard, gin, json, logfmt, and w3c and csv, whose first line names the fields;")
 	assert.ErrorContains(t, err, `the first line is "\x1b[31mhello <b>\xff"`)
 }
