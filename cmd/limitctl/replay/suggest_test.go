@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -101,7 +102,8 @@ func TestSuggestedRoutes(t *testing.T) {
 		}
 		hits = append(hits, hit{at: float64(i), ip: "10.0.0.1", request: "GET /missing", status: 404})
 	}
-	result := replayed(t, hits, &Options{Again: again(hits)})
+	grown := append(slices.Clone(hits), hit{at: 59.5, ip: "10.0.0.1", request: "GET /docs"}) // while it was read
+	result := replayed(t, hits, &Options{Again: again(grown)})
 	assert.EqualValues(t, 120, result.Redirected)
 	assert.Contains(t, result.Notes, "120 requests were answered with 301 or 308, which servers do before a limiter sees a request: the suggestions leave them out")
 	requests := make(map[string]int64)

@@ -191,6 +191,18 @@ var examples = []example{
 		want: plain{Time: "2024-03-01T09:00:07.25Z", Client: "192.0.2.1", Method: "GET", Path: "/a b", Status: 200, Agent: `curl "8"`},
 	},
 	{
+		// slog.NewTextHandler with the groups of samber/slog-http.
+		name: "slog groups", format: "logfmt",
+		line: `time=2024-03-01T10:00:07Z level=INFO msg="200: OK" request.time=2024-03-01T10:00:06Z request.method=GET request.host=api.example request.path=/x request.query="y=1" request.ip=192.0.2.1:5555 request.user-agent=curl/8.5.0 response.status=200 response.length=12`,
+		want: plain{Time: "2024-03-01T10:00:07Z", Client: "192.0.2.1", Method: "GET", Path: "/x", Query: "y=1", Status: 200, Bytes: 12, Agent: "curl/8.5.0", Host: "api.example"},
+	},
+	{
+		// go-chi/httplog with its schema for OpenTelemetry.
+		name: "httplog", format: "json",
+		line: `{"timestamp":"2024-03-01T10:00:07Z","severity_text":"INFO","body":"GET /x => HTTP 200","url.full":"http://api.example/x?y=1","http.request.method":"GET","url.path":"/x","client.address":"192.0.2.1:5555","server.address":"api.example","user_agent.original":"curl/8.5.0","http.response.status_code":200,"http.response.body.size":12}`,
+		want: plain{Time: "2024-03-01T10:00:07Z", Client: "192.0.2.1", Method: "GET", Path: "/x", Status: 200, Bytes: 12, Agent: "curl/8.5.0", Host: "api.example"},
+	},
+	{
 		// In the form of cloud.google.com/load-balancing/docs/https/https-logging-monitoring.
 		name: "Google Cloud", format: "json",
 		line: `{"httpRequest":{"latency":"0.02s","remoteIp":"192.0.2.1","requestMethod":"GET","requestSize":"400","requestUrl":"https://shop.example/cart?id=1","responseSize":"700","status":200,"userAgent":"curl/8.5.0"},"insertId":"x","timestamp":"2024-03-01T10:00:07.5Z","jsonPayload":{"statusDetails":"response_sent_by_backend"}}`,

@@ -47,12 +47,13 @@ var usualNames = fieldNames{
 		"response_code", "http.response.status_code", "code"},
 	toBytes: {"response.length", "httpRequest.responseSize", "properties.sentBytes", "DownstreamContentSize",
 		"OriginContentSize", "EdgeResponseBytes", "bytes", "size", "body_bytes_sent",
-		"bytes_sent", "bytes_read", "response_size", "responseSize", "bytes_out", "http.response.body.bytes"},
+		"bytes_sent", "bytes_read", "response_size", "responseSize", "bytes_out", "http.response.body.bytes",
+		"http.response.body.size"},
 	toAgent: {"request.headers.User-Agent", "request.user-agent", "httpRequest.userAgent", "properties.userAgent",
 		"request_User-Agent", "ClientRequestUserAgent", "user_agent",
 		"user-agent", "http_user_agent", "userAgent", "agent", "user_agent.original", "useragent"},
 	toHost: {"request.host", "properties.host", "RequestHost", "RequestAddr", "ClientRequestHost", "authority", ":authority", "host",
-		"http_host", "server_name", "vhost", "url.domain"},
+		"http_host", "server_name", "vhost", "url.domain", "server.address"},
 	toRequest: {"request", "request_line", "http_request"},
 }
 
