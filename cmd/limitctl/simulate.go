@@ -121,7 +121,7 @@ func (s *simulation) run(cmd *cobra.Command, logs []string) error {
 		return usageError{err}
 	}
 	reading := new(accesslog.Options)
-	copied := new(os.File) // of the standard input
+	var copied *os.File // the standard input, to read it again
 	if slices.Contains(logs, "-") {
 		from := cmd.InOrStdin()
 		if s.suggest {

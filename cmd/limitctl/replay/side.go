@@ -51,13 +51,13 @@ type bound struct {
 // A ruleCount is what a rule has done.
 type ruleCount struct {
 	RuleResult
-	key    grammar.Key
-	keys   *top
-	sought *sought
+	key     grammar.Key
+	keys    *top
+	sought  *sought
+	charged bool // whether it keeps what it took if a later policy refuses
+	leaves  bool // whether the rule is left out as long as no request has its key
 
-	refusedBy map[string]struct{} // what a shadow would have refused, by key; nil unless it is tried out
-	charged   bool                // whether it keeps what it took if a later policy refuses
-	leaves    bool                // whether the rule is left out as long as no request has its key
+	refusedBy map[string]struct{} // the keys that a suggested rule would have refused; nil of others
 }
 
 // newSide binds the policies of options. The error joins one for each thing wrong with them.

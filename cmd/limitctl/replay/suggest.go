@@ -165,19 +165,15 @@ func (w *window) add(cell int64) {
 	w.peak = max(w.peak, w.sum)
 }
 
-// list makes the suggestions, at most so many: for all routes together, unless there is only one,
-// and then for each, first those to which one client has sent the most requests. An attacked login
+// list makes the suggestions, at most so many: for all routes together, and then for each, first
+// those to which one client has sent the most requests. An attacked login
 // so comes before a page that everybody reads. Times in whole seconds say nothing about windows of
 // one second. A route that a policy file cannot have beside those before it is left out, as are
 // the other routes, which have no pattern.
 func (s *suggester) list(most int, routes []string, share float64, finer bool) []Suggestion {
 	list := []Suggestion{}
-	seen := make(map[int]bool)
-	for id := range s.groups {
-		seen[id.route] = true
-	}
 	for id, g := range s.groups {
-		if len(g.series) == 0 || id.route == allRoutes && len(seen) == 2 { // all clients were left out, or there is one route
+		if len(g.series) == 0 { // all clients were left out
 			continue
 		}
 		key, name := limit.ByIP, "ip"

@@ -30,8 +30,10 @@ func TestSuggest(t *testing.T) {
 	}
 	for share, limit := range map[float64]int{0.1: 2, 0: 20} {
 		result := replayed(t, hits, &Options{Share: share, Again: again(hits)})
-		require.Len(t, result.Suggestions, 2)
-		byIP, byUser := result.Suggestions[0], result.Suggestions[1]
+		require.Len(t, result.Suggestions, 4, "all routes, and the only one")
+		assert.Empty(t, result.Suggestions[0].Route)
+		assert.Equal(t, result.Suggestions[0].Windows, result.Suggestions[2].Windows)
+		byIP, byUser := result.Suggestions[2], result.Suggestions[3]
 		assert.Equal(t, Suggestion{Route: "GET /a", Key: "ip", Requests: 38, Busiest: 20, Clients: 10, Sampled: 1, Windows: byIP.Windows, Replayed: true}, byIP)
 		require.Len(t, byIP.Windows, 4)
 		for i, window := range []string{"1s", "10s", "1m", "1h"} {
