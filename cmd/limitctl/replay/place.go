@@ -133,7 +133,11 @@ func (p *places) guess(at *place) int {
 			segments[i] = "{$}" // without it, a pattern is that of all paths below
 		}
 	}
-	label := at.method + " " + strings.Join(segments, "/")
+	method := at.method
+	if method == http.MethodHead {
+		method = http.MethodGet // whose patterns match HEAD too
+	}
+	label := method + " " + strings.Join(segments, "/")
 	if _, known := p.index[label]; !known && len(p.routes) >= maxGuessed {
 		return 0
 	}
