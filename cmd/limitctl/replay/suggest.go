@@ -46,7 +46,7 @@ type WindowSuggestion struct {
 	Rule string `json:"rule"`
 
 	// RefusedClients and RefusedRequests are what the rule alone would have refused on its
-	// route. Of a rule per user, clients are users, and requests without one are one client.
+	// route. Of a rule per user, clients are users.
 	RefusedClients  int64 `json:"refused_clients"`
 	RefusedRequests int64 `json:"refused_requests"`
 }
@@ -169,11 +169,12 @@ func (w *window) add(cell int64) {
 // those to which one client has sent the most requests. An attacked login
 // so comes before a page that everybody reads. Times in whole seconds say nothing about windows of
 // one second. A route that a policy file cannot have beside those before it is left out, as are
-// the other routes, which have no pattern.
+// the other routes, which have no pattern, and rules per user where requests have none: these would
+// share one quota.
 func (s *suggester) list(most int, routes []string, share float64, finer bool) []Suggestion {
 	list := []Suggestion{}
 	for id, g := range s.groups {
-		if len(g.series) == 0 { // all clients were left out
+		if len(g.series) == 0 || id.user && s.anonymous(id.route) > 0 { // or all clients were left out
 			continue
 		}
 		key, name := limit.ByIP, "ip"
@@ -211,6 +212,15 @@ func (s *suggester) list(most int, routes []string, share float64, finer bool) [
 		return !fits[s.Route]
 	})
 	return list[:min(most, len(list))]
+}
+
+// anonymous returns how many requests of a route have no user, if others have one.
+func (s *suggester) anonymous(route int) int64 {
+	users := s.groups[groupID{route, true}]
+	if users == nil {
+		return 0
+	}
+	return s.groups[groupID{route, false}].requests - users.requests
 }
 
 // window makes the suggestion for the window of a number in observed.

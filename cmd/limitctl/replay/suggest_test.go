@@ -62,11 +62,7 @@ func TestTryOut(t *testing.T) {
 	now := 0.0
 	for range 5000 {
 		now += rnd.ExpFloat64() / 2
-		h := hit{at: now, ip: fmt.Sprint("10.0.0.", int(rnd.ExpFloat64()*20)), request: []string{"GET /a", "GET /b/7/c/8", "GET /"}[rnd.IntN(3)]}
-		if rnd.IntN(2) == 0 {
-			h.user = fmt.Sprint("user", rnd.IntN(9))
-		}
-		hits = append(hits, h)
+		hits = append(hits, hit{at: now, ip: fmt.Sprint("10.0.0.", int(rnd.ExpFloat64()*20)), user: fmt.Sprint("user", rnd.IntN(9)), request: []string{"GET /a", "GET /b/7/c/8", "GET /"}[rnd.IntN(3)]})
 	}
 	for _, share := range []float64{0.5, 0.2, 0.05, 0} {
 		list := replayed(t, hits, &Options{Share: share, Again: again(hits)}).Suggestions
@@ -74,9 +70,7 @@ func TestTryOut(t *testing.T) {
 		for _, s := range list {
 			assert.True(t, s.Replayed)
 			for _, w := range s.Windows {
-				if s.Key == "ip" {
-					assert.LessOrEqual(t, float64(w.RefusedClients), share*float64(s.Clients)+1e-9)
-				}
+				assert.LessOrEqual(t, float64(w.RefusedClients), share*float64(s.Clients)+1e-9)
 				var routes []string // all
 				if s.Route != "" {
 					routes = []string{s.Route}
@@ -120,6 +114,11 @@ func TestSuggestedRoutes(t *testing.T) {
 	// Of two patterns that a mux does not take together, the first stays.
 	assert.Equal(t, map[string]int64{"": 480, "GET /{$}": 60, "GET /u/{id}/p/{id2}": 60, "GET /a/{id}": 60, "GET /docs/{$}": 120, "GET /docs": 60}, requests)
 	assert.Len(t, replayed(t, hits, &Options{Top: 2, Again: again(hits)}).Suggestions, 2)
+
+	hits[0].user = "alice"
+	result = replayed(t, hits, nil)
+	assert.Len(t, result.Suggestions, len(requests), "one request has a user, and no rule is per user")
+	assert.Contains(t, result.Notes, `479 requests have no user, and would share one quota: where there are some, no rule per user is suggested; try one such as --rules "100/1m per user or ip"`)
 }
 
 // TestAttackedRouteComesFirst has one client try logins, and many read pages.
