@@ -1,7 +1,6 @@
 package report
 
 import (
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -45,12 +44,11 @@ func writeTable(out *strings.Builder, rows [][]string) {
 		}
 		over += widths[i]
 	}
-	for ; over > 0; over-- {
-		i := widest(widths, numbers)
-		if widths[i] <= narrow {
-			break
+	for i := len(widths) - 1; i >= 0 && over > 0; i-- { // the first columns identify a row
+		if !numbers[i] {
+			cut := min(over, max(0, widths[i]-narrow))
+			widths[i], over = widths[i]-cut, over-cut
 		}
-		widths[i]--
 	}
 	for _, row := range rows {
 		var line strings.Builder
@@ -64,20 +62,4 @@ func writeTable(out *strings.Builder, rows [][]string) {
 		}
 		out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
-}
-
-// widest returns the column to cut: the last one, since the first ones identify a row, and then
-// the widest text.
-func widest(widths []int, numbers []bool) int {
-	last := len(widths) - 1
-	if !numbers[last] && widths[last] > narrow {
-		return last
-	}
-	texts := slices.Clone(widths)
-	for i := range texts {
-		if numbers[i] {
-			texts[i] = 0
-		}
-	}
-	return slices.Index(texts, slices.Max(texts))
 }
