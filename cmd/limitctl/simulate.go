@@ -43,10 +43,11 @@ for how long. Without a policy, it suggests limits.
 
 It decides with the limiter itself, in memory, at the times of the log. It reads
 the logs of nginx, Nginx Proxy Manager, Apache, Caddy, Traefik, Envoy, HAProxy,
-AWS ALB, CloudFront, Cloudflare, IIS, Gin, Echo and log/slog, and JSON lines,
-also as Kubernetes, docker compose, syslog and journald pass them on, plain or
-compressed with gzip or zstd. LOG is a file, a pattern such as "access.log*", or
-- for the standard input. Files may be given in any order.
+AWS ALB, CloudFront, Cloudflare, IIS, Gin, Echo and log/slog, CSV with a header,
+and JSON lines, also as Kubernetes, docker compose, syslog and journald pass
+them on, plain or compressed with gzip or zstd. LOG is a file, a pattern such as
+"access.log*", or - for the standard input. Files may be given in any order. To
+suggest limits, it reads the log twice.
 
 A request meets the policy of its route, and those that it is "with" in the
 file. Rule sets that code puts around or behind it are not replayed.
@@ -78,7 +79,7 @@ wrong arguments.`,
 	f.StringVar(&s.format, "format", "", "the `format` of the log: a name, an nginx log_format, or json FIELD=NAME…; found from the log by default")
 	f.BoolVar(&s.json, "json", false, "print JSON")
 	f.BoolVar(&s.suggest, "suggest", false, "suggest limits (the default without a policy)")
-	f.Float64Var(&s.share, "share", 1, "the percentage of clients that suggested limits may refuse")
+	f.Float64Var(&s.share, "share", 1, "the percentage of clients that may exceed suggested limits")
 	f.IntVar(&s.top, "top", 10, "how many entries lists have")
 	f.StringSliceVar(&s.proxies, "proxies", nil, "`networks` of your proxies, such as 10.0.0.0/8, in logs with X-Forwarded-For")
 	f.IntVar(&s.ipv6Prefix, "ipv6-prefix", 64, "the `bits` of an IPv6 address that make a client, as in limit.Proxies")
@@ -123,8 +124,18 @@ func (s *simulation) run(cmd *cobra.Command, logs []string) error {
 		return usageError{err}
 	}
 	reading := new(accesslog.Options)
+	var copied *os.File // the standard input, to read it again
 	if slices.Contains(logs, "-") {
-		reading.Stdin = interruptible(cmd.Context(), cmd.InOrStdin())
+		from := cmd.InOrStdin()
+		if s.suggest {
+			if copied, err = os.CreateTemp("", "limitctl-*.log"); err != nil {
+				return fmt.Errorf("copy the standard input, which is read twice to suggest limits: %w", err)
+			}
+			defer os.Remove(copied.Name())
+			defer copied.Close()
+			from = io.TeeReader(from, copied)
+		}
+		reading.Stdin = interruptible(cmd.Context(), from)
 	}
 	if s.format != "" {
 		if reading.Format, err = accesslog.ParseFormat(s.format); err != nil {
@@ -145,6 +156,15 @@ func (s *simulation) run(cmd *cobra.Command, logs []string) error {
 		bar = out
 	}
 	options.Progress = func(lines int64) { fmt.Fprintf(bar, "\r%s lines read", words.Number(lines)) }
+	options.Again = func() (replay.Source, error) {
+		if reading.Stdin != nil {
+			if _, err := copied.Seek(0, io.SeekStart); err != nil {
+				return nil, err
+			}
+			reading.Stdin = copied
+		}
+		return accesslog.Open(logs, reading)
+	}
 	result, err := replay.Run(cmd.Context(), log, options)
 	fmt.Fprint(bar, "\r\x1b[K") // erases the line
 	if result == nil {
@@ -167,12 +187,7 @@ func (s *simulation) verdict(result *replay.Result, stopped error) error {
 
 // options returns the options of a replay, and notes about its policies.
 func (s *simulation) options() (o *replay.Options, notes []string, err error) {
-	o = &replay.Options{Top: s.top, IPv6Prefix: s.ipv6Prefix, Trusted: s.trusted, MaxKeys: s.maxKeys, NoSuggestions: !s.suggest, Shares: []float64{s.share / 100}}
-	for _, share := range []float64{0.1, 0.01, 0.001, 0} {
-		if share != o.Shares[0] {
-			o.Shares = append(o.Shares, share)
-		}
-	}
+	o = &replay.Options{Top: s.top, IPv6Prefix: s.ipv6Prefix, Trusted: s.trusted, MaxKeys: s.maxKeys, NoSuggestions: !s.suggest, Share: s.share / 100}
 	if s.rules != "" {
 		rules, err := limit.Parse(s.rules)
 		if err != nil {

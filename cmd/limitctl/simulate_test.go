@@ -106,7 +106,43 @@ func TestSimulateStandardInput(t *testing.T) {
 	cmd.SetIn(&packed)
 	cmd.SetOut(&out)
 	require.NoError(t, cmd.Execute())
-	assert.Contains(t, out.String(), "50 lines in the standard input, 2 of them unreadable.")
+	assert.Contains(t, out.String(), "50 lines in the standard input, 96.0% of them read as combined.")
+}
+
+// TestSimulateSuggestsFromInput reads the standard input a second time, from a copy that it
+// removes, and says the same as of the file.
+func TestSimulateSuggestsFromInput(t *testing.T) {
+	text, err := os.ReadFile(handMade)
+	require.NoError(t, err)
+	t.Setenv("TMPDIR", t.TempDir())
+	var out bytes.Buffer
+	cmd := newCommand()
+	cmd.SetArgs([]string{"simulate", "-"})
+	cmd.SetIn(bytes.NewReader(text))
+	cmd.SetOut(&out)
+	require.NoError(t, cmd.Execute())
+	want, _ := exits(t, 0, "simulate", handMade)
+	assert.Equal(t, strings.ReplaceAll(want, handMade, "the standard input"), out.String())
+	left, err := os.ReadDir(os.TempDir())
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+// TestSimulateTop bounds each list of a report.
+func TestSimulateTop(t *testing.T) {
+	out, _ := exits(t, 0, "simulate", "--file", oldPolicy, "--compare", newPolicy, "--suggest", "--top", "1", handMade)
+	for _, section := range strings.Split(out, "\n\n")[1:] {
+		name, list, _ := strings.Cut(section, "\n")
+		switch rows := strings.Count(strings.TrimSuffix(list, "\n"), "\n"); {
+		case name == "NOTES" || name == "WHEN" || name == "SUGGESTIONS" || name == "WHAT THE NEW POLICY CHANGES":
+		case name == "BAD LINES":
+			assert.Zero(t, rows, section)
+		case strings.HasPrefix(list, "WINDOW"):
+			assert.Equal(t, "all routes, per ip: 47 requests of 6 clients, 25 of one", name)
+		default: // a head, a row, and how many more there are
+			assert.LessOrEqual(t, rows, 2, section)
+		}
+	}
 }
 
 // TestSimulateSilentInput interrupts a command that waits for a silent writer.
@@ -223,7 +259,7 @@ func TestSimulateBadInput(t *testing.T) {
 
 	code, out, problem = run("--format", "json", handMade)
 	assert.Equal(t, 1, code)
-	assert.Contains(t, out, "50 lines in testdata/simulate/access.log, 50 of them unreadable.\nThere is no request to decide.\n")
+	assert.Contains(t, out, "50 lines in testdata/simulate/access.log, 0% of them read as requests.\nThe first of 50 unread lines is line 1: ")
 	assert.Contains(t, problem, `no line of the log has the format "json"`)
 
 	code, _, problem = run("no\x1bwhere.log")

@@ -80,6 +80,7 @@ type flood struct {
 func (f *flood) Stats() accesslog.Stats { return accesslog.Stats{Lines: int64(f.at)} }
 
 func (f *flood) Err() error { return nil }
+func (f *flood) Close()     {}
 
 func (f *flood) Next() *accesslog.Record {
 	if f.at == f.n {

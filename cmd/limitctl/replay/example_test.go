@@ -33,7 +33,7 @@ func Example() {
 	}
 	for _, w := range result.Suggestions[0].Windows {
 		if w.Window == time.Minute {
-			fmt.Println("to refuse nobody:", w.Choices[3].Rule)
+			fmt.Println("to refuse nobody:", w.Rule)
 		}
 	}
 	// Output:

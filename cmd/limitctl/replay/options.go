@@ -54,12 +54,15 @@ type Options struct {
 	// 1,048,576. A key takes about 220 bytes.
 	MaxKeys int
 
-	// Top is how many keys and clients results list; 0 means 20.
+	// Top is how many keys, clients and suggestions results list; 0 means 20.
 	Top int
 
-	// Shares are the shares of clients that suggestions may refuse; nil means 10 %, 1 %,
-	// 0.1 % and none.
-	Shares []float64
+	// Share is the share of clients that each suggested limit may refuse; 0 means none.
+	Share float64
+
+	// Again opens the log a second time, to replay each suggested rule. [Run] closes it. Nil means that
+	// suggestions do not say what they would have refused.
+	Again func() (Source, error)
 
 	// NoSuggestions saves their time and memory.
 	NoSuggestions bool
@@ -83,8 +86,5 @@ func (o *Options) withDefaults() Options {
 	given.maxClients = cmp.Or(given.maxClients, 1<<18)
 	given.maxSeries = cmp.Or(given.maxSeries, 1<<17)
 	given.Top = cmp.Or(given.Top, 20)
-	if given.Shares == nil {
-		given.Shares = []float64{0.1, 0.01, 0.001, 0}
-	}
 	return given
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -81,16 +80,14 @@ func TestBuckets(t *testing.T) {
 
 func TestGuess(t *testing.T) {
 	for path, want := range map[string]string{
-		"/users/12":             "GET /users/{id}",
-		"/users/alice/posts/7/": "GET /users/{id}/posts/{id}/",
+		"/users/12":                               "GET /users/{id}",
+		"/users/alice/posts/7/":                   "GET /users/alice/posts/{id}/{$}",
+		"/users/12/posts/7":                       "GET /users/{id}/posts/{id2}",
 		"/a/6f1c2e9a-77aa-4a0b-b3a1-0a1b2c3d4e5f": "GET /a/{id}",
 		"/a/d41d8cd98f00b204":                     "GET /a/{id}",
 		"/facade/deadbeef":                        "GET /facade/deadbeef",
-		"/":                                       "GET /",
+		"/":                                       "GET /{$}",
 	} {
-		if strings.Contains(path, "alice") {
-			want = strings.Replace(want, "/users/{id}/", "/users/alice/", 1)
-		}
 		p := newPlaces(nil)
 		at := p.of(&accesslog.Record{Method: "GET", Path: path, Status: 200})
 		assert.Equal(t, want, p.routes[at.route], path)
@@ -127,7 +124,7 @@ func TestFlood(t *testing.T) {
 	assert.Positive(t, result.Overflow)
 	clients := int64(0)
 	for _, s := range result.Suggestions {
-		if s.Key == "ip" && s.Route != "" {
+		if s.Key == "ip" && s.Route == "" {
 			clients += s.Clients
 		}
 	}

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -112,19 +113,31 @@ func (p *places) make(key placeKey, r *accesslog.Record) *place {
 // answers with 429.
 func (p *places) guesses(r *accesslog.Record) bool {
 	login := r.Status == http.StatusUnauthorized && r.Method != http.MethodGet && r.Method != http.MethodHead
-	return (r.Status < 400 || login || r.Status == http.StatusTooManyRequests) && len(r.Path) <= maxPath
+	return (r.Status < 400 && !moved(r) || login || r.Status == http.StatusTooManyRequests) && len(r.Path) <= maxPath
 }
 
-// guess returns a route for a path that no pattern matches, with wildcards for what
-// looks like an identifier. There are only so many guessed routes.
+// guess returns a pattern for a path that no policy matches, with wildcards for what looks
+// like an identifier. There are only so many guessed routes.
 func (p *places) guess(at *place) int {
 	segments := strings.Split(at.url.Path, "/")
+	names := 0
 	for i, s := range segments {
-		if isID(s) {
-			segments[i] = "{id}"
+		switch {
+		case isID(s):
+			if names++; names == 1 {
+				segments[i] = "{id}"
+			} else {
+				segments[i] = fmt.Sprintf("{id%d}", names) // a pattern has each name once
+			}
+		case s == "" && i == len(segments)-1:
+			segments[i] = "{$}" // without it, a pattern is that of all paths below
 		}
 	}
-	label := at.method + " " + strings.Join(segments, "/")
+	method := at.method
+	if method == http.MethodHead {
+		method = http.MethodGet // whose patterns match HEAD too
+	}
+	label := method + " " + strings.Join(segments, "/")
 	if _, known := p.index[label]; !known && len(p.routes) >= maxGuessed {
 		return 0
 	}

@@ -49,7 +49,7 @@ func TestAbsentKeys(t *testing.T) {
 // first ones too.
 func TestSomeKeys(t *testing.T) {
 	hits := []hit{{at: 0, ip: "1.1.1.1"}, {at: 1, ip: "2.2.2.2"}, {at: 2, ip: "3.3.3.3", user: "al"}, {at: 3, ip: "3.3.3.3", user: "al"}}
-	o := &Options{Policies: []Policy{{Rules: limit.MustParse("1/1m per user")}}}
+	o := &Options{NoSuggestions: true, Policies: []Policy{{Rules: limit.MustParse("1/1m per user")}}}
 	result := replayed(t, hits, o)
 	rule := result.Policies[0].Rules[0]
 	assert.Equal(t, []int64{2, 1, 2, 2, 0}, []int64{result.Refused, result.RefusedNoKey, rule.Refused, rule.NoKey, rule.LeftOut})

@@ -13,6 +13,7 @@ type event struct {
 	agent  *agent
 	place  *place
 	route  int // of place, as it was known then
+	moved  bool
 	query  string
 	fields map[string]string // see Record.Fields
 }

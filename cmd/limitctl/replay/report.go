@@ -47,7 +47,7 @@ func (r *run) report(log Source) *Result {
 		c.NewlyRefused = r.newly.list(r.options.Top)
 	}
 	if r.suggest != nil {
-		result.Suggestions = r.suggest.list(r.places.routes, r.options.Shares, r.finer)
+		result.Suggestions = r.suggest.list(r.options.Top, r.places.routes, r.options.Share, r.finer)
 	}
 	r.explain()
 	return result
@@ -110,6 +110,12 @@ func (r *run) explain() {
 	}
 	if len(r.sides[0].bound) > 0 {
 		r.notes.count(result.NoRoute, "of %v requests are on routes without a policy", result.Requests)
+	}
+	if r.suggest != nil {
+		r.notes.count(result.Redirected, "requests were answered with 301 or 308, which servers do before a limiter sees "+
+			"a request: the suggestions leave them out")
+		r.notes.count(r.suggest.anonymous(allRoutes), "requests have no user, and would share one quota: where there are some, "+
+			"no rule per user is suggested; try one such as --rules %q", "100/1m per user or ip")
 	}
 	r.notes.count(r.addressless, "requests have no address of a client; rules per ip count them as one client")
 	r.notes.count(result.Late, "requests came more than %v lines late, and were decided at a later time",

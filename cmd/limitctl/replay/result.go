@@ -15,12 +15,13 @@ type Result struct {
 	Requests int64 `json:"requests"`  // that were decided
 	Refused  int64 `json:"refused"`   // by Options.Policies
 
-	NotHTTP   int64 `json:"not_http"`  // lines of clients that sent no HTTP request
-	BadTimes  int64 `json:"bad_times"` // lines before 1970 or after 2255, which the limiter cannot count
-	Late      int64 `json:"late"`      // requests decided later than their time: see Options.Reorder
-	Undecided int64 `json:"undecided"` // requests that a function of a policy made impossible to decide
-	Exempt    int64 `json:"exempt"`    // requests that Options.Exempt admitted
-	Barred    int64 `json:"barred"`    // of the refused ones, those by Options.Bar
+	NotHTTP    int64 `json:"not_http"`   // lines of clients that sent no HTTP request
+	BadTimes   int64 `json:"bad_times"`  // lines before 1970 or after 2255, which the limiter cannot count
+	Late       int64 `json:"late"`       // requests decided later than their time: see Options.Reorder
+	Undecided  int64 `json:"undecided"`  // requests that a function of a policy made impossible to decide
+	Redirected int64 `json:"redirected"` // requests answered with 301 or 308, which suggestions leave out
+	Exempt     int64 `json:"exempt"`     // requests that Options.Exempt admitted
+	Barred     int64 `json:"barred"`     // of the refused ones, those by Options.Bar
 
 	// RefusedNoKey is, of the refused requests, those refused by a rule whose key they do
 	// not have. All such requests share one quota.

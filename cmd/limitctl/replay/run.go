@@ -20,6 +20,7 @@ type Source interface {
 	Next() *accesslog.Record
 	Stats() accesslog.Stats
 	Err() error
+	Close()
 }
 
 // latest is the latest time that is replayed: stores count to the year 2255.
@@ -37,7 +38,12 @@ func Run(ctx context.Context, log Source, options *Options) (*Result, error) {
 	if err := log.Err(); err != nil && stopped == nil {
 		return nil, err
 	}
-	return r.report(log), stopped
+	result := r.report(log)
+	if stopped == nil && len(result.Suggestions) > 0 && r.options.Again != nil {
+		r.registry, r.suggest = nil, nil // their memory is needed again
+		stopped = r.tryOut(ctx)
+	}
+	return result, stopped
 }
 
 // A run is a replay while it goes on. Each record goes through read, which sorts events by
@@ -51,6 +57,7 @@ type run struct {
 	queue    queue
 	sides    []*side // the old policies, and the new ones if there are any
 	suggest  *suggester
+	until    int64         // the last time to read; 0 unless suggestions are tried out, which leave out what moved
 	request  *http.Request // of the current event
 	url      url.URL
 	finer    bool // whether a time has a fraction of a second
@@ -115,6 +122,9 @@ func (r *run) read(ctx context.Context, log Source) error {
 			r.result.NotHTTP++
 			continue
 		}
+		if e.moved = moved(record); r.until > 0 && (e.moved || e.time > r.until) {
+			continue
+		}
 		e.route = e.place.route
 		e.client = r.registry.clients.get(r.address(record))
 		e.agent = r.registry.agents.get(record.UserAgent[:min(maxText, len(record.UserAgent))])
@@ -126,6 +136,13 @@ func (r *run) read(ctx context.Context, log Source) error {
 		r.queue.add(e)
 	}
 	return ctx.Err()
+}
+
+// moved reports whether a server has redirected a request before any handler: to https, to
+// another host, or to the path with a slash. Handlers that send a client elsewhere, as after a
+// login, answer with 302, 303 or 307.
+func moved(record *accesslog.Record) bool {
+	return record.Status == http.StatusMovedPermanently || record.Status == http.StatusPermanentRedirect
 }
 
 // decide decides a request by each set of policies, and counts it.
@@ -194,7 +211,8 @@ func (r *run) count(e *event, old, added *outcome) {
 	if len(r.sides) > 1 {
 		r.compare(e, route, old.refused, added.refused)
 	}
-	if r.suggest != nil {
+	r.result.Redirected += one(e.moved)
+	if r.suggest != nil && !e.moved {
 		r.suggest.count(e)
 	}
 }

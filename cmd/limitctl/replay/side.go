@@ -56,6 +56,8 @@ type ruleCount struct {
 	sought  *sought
 	charged bool // whether it keeps what it took if a later policy refuses
 	leaves  bool // whether the rule is left out as long as no request has its key
+
+	refusedBy map[string]struct{} // the keys that a suggested rule would have refused; nil of others
 }
 
 // newSide binds the policies of options. The error joins one for each thing wrong with them.
@@ -184,8 +186,8 @@ func replayable(rule limit.Rule, r *run) limit.Rule {
 // registered is a place in this file, which says nothing to users.
 var registered = regexp.MustCompile(` \(registered at [^)]*\)`)
 
-// handle adds a pattern to the mux, which panics if it does not take it.
-func (s *side) handle(pattern string, b *bound) (err error) {
+// register adds a pattern to a mux, which panics if it does not take it.
+func register(mux *http.ServeMux, pattern string, handler http.HandlerFunc) (err error) {
 	defer func() {
 		if problem := recover(); problem != nil {
 			text, _, _ := strings.Cut(fmt.Sprint(problem), "\n")
@@ -194,7 +196,13 @@ func (s *side) handle(pattern string, b *bound) (err error) {
 				pattern, text)
 		}
 	}()
-	s.mux.HandleFunc(pattern, func(_ http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc(pattern, handler)
+	return nil
+}
+
+// handle adds a pattern of a policy to the mux of the side.
+func (s *side) handle(pattern string, b *bound) error {
+	return register(s.mux, pattern, func(_ http.ResponseWriter, r *http.Request) {
 		s.found = match{pattern: r.Pattern, bound: []*bound{b}}
 		for _, name := range b.values {
 			if s.found.values == nil {
@@ -203,7 +211,6 @@ func (s *side) handle(pattern string, b *bound) (err error) {
 			s.found.values[name] = r.PathValue(name)
 		}
 	})
-	return nil
 }
 
 // nowhere drops the redirects and 404s of a mux.
@@ -275,6 +282,9 @@ func (s *side) decide(e *event, m *match, r *http.Request) (o outcome) {
 				if c.Marked += one(rule.Marked); rule.Shadow {
 					c.Shadowed++
 					c.keys.add(keyOf(&c.key, e))
+					if c.refusedBy != nil {
+						c.refusedBy[keyOf(&c.key, e)] = struct{}{}
+					}
 				}
 			}
 		}

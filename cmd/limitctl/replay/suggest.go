@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"maps"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/histogram"
 )
 
 // A Suggestion is what limits on a route, for one kind of key, would have cost.
@@ -25,29 +25,30 @@ type Suggestion struct {
 	// Windows are 1s, 10s, 1m and 1h. If all times of the log are whole seconds, 1s is
 	// left out: such a log does not say what fell within one second.
 	Windows []WindowSuggestion `json:"windows"`
+
+	// Replayed says whether the rules were replayed, which needs Options.Again. If not,
+	// RefusedClients and RefusedRequests are 0.
+	Replayed bool `json:"replayed"`
 }
 
 // A WindowSuggestion is about limits of one window. Each client has a peak: the most
 // requests that it sent within any window of that length. It is counted in tenths of the
 // window, so it may include what came up to a tenth of a window earlier.
 type WindowSuggestion struct {
-	Window  time.Duration `json:"window_ns"`
-	P50     int64         `json:"p50"` // of the peaks of all clients
-	P90     int64         `json:"p90"`
-	P99     int64         `json:"p99"`
-	Max     int64         `json:"max"`
-	Choices []Choice      `json:"choices"` // by Options.Shares
-}
+	Window time.Duration `json:"window_ns"`
+	P50    int64         `json:"p50"` // of the peaks of all clients
+	P90    int64         `json:"p90"`
+	P99    int64         `json:"p99"`
+	Max    int64         `json:"max"`
 
-// A Choice is the lowest limit that refuses at most a share of clients. A client counts
-// as refused if any request is, which for an algorithm that counts like
-// [limit.SlidingCells] is exact; [limit.SlidingLog] refuses at most as many.
-type Choice struct {
-	Share           float64 `json:"share"`            // of clients that may be refused
-	Limit           int64   `json:"limit"`            // units in a window
-	RefusedClients  int64   `json:"refused_clients"`  // estimated if the suggestion is sampled
-	RefusedRequests int64   `json:"refused_requests"` // by windows one after the other; an estimate for other algorithms
-	Rule            string  `json:"rule"`             // in the text grammar
+	// Rule is the lowest limit that refuses at most Options.Share of the clients, in the text
+	// grammar. A client counts as refused if any request is.
+	Rule string `json:"rule"`
+
+	// RefusedClients and RefusedRequests are what the rule alone would have refused on its
+	// route. Of a rule per user, clients are users.
+	RefusedClients  int64 `json:"refused_clients"`
+	RefusedRequests int64 `json:"refused_requests"`
 }
 
 // observed are the windows of suggestions.
@@ -79,7 +80,6 @@ const allRoutes = -1
 type group struct {
 	requests int64
 	series   map[uint64]*series
-	fixed    [len(observed)]histogram.Histogram // of the requests of clients in windows of the clock
 }
 
 // A series is the requests of one client on one route.
@@ -89,11 +89,10 @@ type series struct {
 }
 
 type window struct {
-	newest  int64 // the number of the last cell with a request
-	counts  [keeps]uint32
-	sum     uint32 // of counts
-	peak    uint32
-	inFixed uint32 // requests in the window of the clock that newest is in
+	newest int64 // the number of the last cell with a request
+	counts [keeps]uint32
+	sum    uint32 // of counts
+	peak   uint32
 }
 
 func newSuggester(most int) *suggester {
@@ -131,7 +130,7 @@ func (s *suggester) add(t int64, hash uint64, of groupID) {
 	}
 	sent.requests++
 	for i := range sent.windows {
-		sent.windows[i].add(t/(observed[i]/cells), &g.fixed[i], s.weight)
+		sent.windows[i].add(t / (observed[i] / cells))
 	}
 }
 
@@ -149,11 +148,8 @@ func (s *suggester) makeRoom() {
 }
 
 // add counts a request in a cell. Cells do not go back.
-func (w *window) add(cell int64, fixed *histogram.Histogram, weight float64) {
+func (w *window) add(cell int64) {
 	if cell != w.newest {
-		if cell/cells != w.newest/cells {
-			w.close(fixed, weight)
-		}
 		if cell-w.newest >= keeps {
 			w.counts, w.sum = [keeps]uint32{}, 0
 		} else {
@@ -166,30 +162,19 @@ func (w *window) add(cell int64, fixed *histogram.Histogram, weight float64) {
 	}
 	w.counts[cell%keeps]++
 	w.sum++
-	w.inFixed++
 	w.peak = max(w.peak, w.sum)
 }
 
-// close ends a window of the clock.
-func (w *window) close(fixed *histogram.Histogram, weight float64) {
-	if w.inFixed > 0 {
-		fixed.Add(int64(w.inFixed), weight)
-		w.inFixed = 0
-	}
-}
-
-// list makes the suggestions: for all routes together, unless there is only one, and then for
-// each, first those to which one client has sent the most requests. An attacked login so comes
-// before a page that everybody reads. Times in whole seconds say nothing about windows of one
-// second.
-func (s *suggester) list(routes []string, shares []float64, finer bool) []Suggestion {
+// list makes the suggestions, at most so many: for all routes together, and then for each, first
+// those to which one client has sent the most requests. An attacked login
+// so comes before a page that everybody reads. Times in whole seconds say nothing about windows of
+// one second. A route that a policy file cannot have beside those before it is left out, as are
+// the other routes, which have no pattern, and rules per user where requests have none: these would
+// share one quota.
+func (s *suggester) list(most int, routes []string, share float64, finer bool) []Suggestion {
 	list := []Suggestion{}
-	seen := make(map[int]bool)
-	for id := range s.groups {
-		seen[id.route] = true
-	}
 	for id, g := range s.groups {
-		if len(g.series) == 0 || id.route == allRoutes && len(seen) == 2 { // all clients were left out, or there is one route
+		if len(g.series) == 0 || id.user && s.anonymous(id.route) > 0 { // or all clients were left out
 			continue
 		}
 		key, name := limit.ByIP, "ip"
@@ -206,7 +191,7 @@ func (s *suggester) list(routes []string, shares []float64, finer bool) []Sugges
 		}
 		for i, length := range observed {
 			if length > second || finer {
-				suggestion.Windows = append(suggestion.Windows, s.window(g, i, key, shares))
+				suggestion.Windows = append(suggestion.Windows, g.window(i, key, share))
 			}
 		}
 		list = append(list, suggestion)
@@ -219,33 +204,38 @@ func (s *suggester) list(routes []string, shares []float64, finer bool) []Sugges
 	slices.SortFunc(list, func(a, b Suggestion) int {
 		return cmp.Or(cmp.Compare(busiest[b.Route], busiest[a.Route]), strings.Compare(a.Route, b.Route), strings.Compare(a.Key, b.Key))
 	})
-	return list
+	mux, fits := http.NewServeMux(), map[string]bool{"": true}
+	list = slices.DeleteFunc(list, func(s Suggestion) bool {
+		if _, known := fits[s.Route]; !known {
+			fits[s.Route] = register(mux, s.Route, func(http.ResponseWriter, *http.Request) {}) == nil
+		}
+		return !fits[s.Route]
+	})
+	return list[:min(most, len(list))]
 }
 
-// window makes the suggestions for the window of a number in observed.
-func (s *suggester) window(g *group, i int, key limit.KeyResolver, shares []float64) WindowSuggestion {
+// anonymous returns how many requests of a route have no user, if others have one.
+func (s *suggester) anonymous(route int) int64 {
+	users := s.groups[groupID{route, true}]
+	if users == nil {
+		return 0
+	}
+	return s.groups[groupID{route, false}].requests - users.requests
+}
+
+// window makes the suggestion for the window of a number in observed.
+func (g *group) window(i int, key limit.KeyResolver, share float64) WindowSuggestion {
 	var peaks []int64
 	for _, sent := range g.series {
-		sent.windows[i].close(&g.fixed[i], s.weight)
 		peaks = append(peaks, int64(sent.windows[i].peak))
 	}
 	slices.Sort(peaks)
 	n := len(peaks)
 	quantile := func(q float64) int64 { return peaks[max(0, int(math.Ceil(q*float64(n)))-1)] }
-	w := WindowSuggestion{Window: time.Duration(observed[i]) * time.Microsecond,
-		P50: quantile(0.5), P90: quantile(0.9), P99: quantile(0.99), Max: peaks[n-1]}
-	for _, share := range shares {
-		may := min(n-1, int(math.Floor(share*float64(n)+1e-9))) // clients that the limit may refuse
-		most := peaks[n-1-max(0, may)]
-		above, _ := slices.BinarySearch(peaks, most+1)
-		clients := int64(math.Round(float64(n-above) * s.weight))
-		w.Choices = append(w.Choices, Choice{
-			Share: share, Limit: most, Rule: ruleText(key, w.Window, most),
-			RefusedClients:  clients,
-			RefusedRequests: max(clients, int64(math.Round(g.fixed[i].Above(most)))), // a refused client has one at least
-		})
-	}
-	return w
+	may := min(n-1, int(math.Floor(share*float64(n)+1e-9))) // clients that the limit may refuse
+	length := time.Duration(observed[i]) * time.Microsecond
+	return WindowSuggestion{Window: length, P50: quantile(0.5), P90: quantile(0.9), P99: quantile(0.99), Max: peaks[n-1],
+		Rule: ruleText(key, length, peaks[n-1-may])}
 }
 
 // ruleText returns a rule that Parse reads. A sliding log cannot count above its bound.

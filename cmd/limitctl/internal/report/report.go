@@ -2,7 +2,10 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,9 +37,12 @@ func (r *Report) Summary() (sentences []string) {
 		add("The log is empty: there are no lines in %s.", r.files())
 		return sentences
 	case r.BadLines > 0:
-		add("%s in %s, %s of them unreadable.", words.Count(r.Lines, "line"), r.files(), words.Number(r.BadLines))
+		add("%s in %s, %s of them read as %s.", words.Count(r.Lines, "line"), r.files(), words.Percent(r.Lines-r.BadLines, r.Lines), r.formats())
+		for _, line := range r.Samples[:min(1, len(r.Samples))] {
+			add("The first of %s is line %d: %s", words.Count(r.BadLines, "unread line"), line.Line, words.Cut(line.Text, 60))
+		}
 	default:
-		add("%s in %s.", words.Count(r.Lines, "line"), r.files())
+		add("%s in %s, all read as %s.", words.Count(r.Lines, "line"), r.files(), r.formats())
 	}
 	if r.NotHTTP > 0 {
 		add("Skipped %s with an invalid request line.", words.Count(r.NotHTTP, "line"))
@@ -125,6 +131,22 @@ func (r *Report) files() string {
 			return "the standard input"
 		}
 		return words.Cut(f.Path, 60)
+	})
+}
+
+// formats names the formats of the log, the most frequent one first.
+func (r *Report) formats() string {
+	names := slices.SortedFunc(maps.Keys(r.Formats), func(a, b string) int {
+		return cmp.Or(cmp.Compare(r.Formats[b], r.Formats[a]), strings.Compare(a, b))
+	})
+	if len(names) == 0 {
+		return "requests"
+	}
+	return few(names, "more format", func(name string) string {
+		if strings.Contains(name, " ") { // a log_format, or the fields of JSON
+			return "the given format"
+		}
+		return words.Cut(name, 60)
 	})
 }
 

@@ -1,12 +1,15 @@
 package report
 
 import (
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/routelimit/limit/cmd/limitctl/replay"
+	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
 )
 
 func TestStay(t *testing.T) {
@@ -22,5 +25,27 @@ func TestStay(t *testing.T) {
 
 func TestSummaryOfSkippedLines(t *testing.T) {
 	r := &Report{Result: &replay.Result{Lines: 5000, NotHTTP: 5000}}
-	assert.Equal(t, []string{"5,000 lines in the log.", "Skipped 5,000 lines with an invalid request line.", "There is no request to decide."}, r.Summary())
+	assert.Equal(t, []string{"5,000 lines in the log, all read as requests.", "Skipped 5,000 lines with an invalid request line.", "There is no request to decide."}, r.Summary())
+}
+
+func TestSummaryOfFormats(t *testing.T) {
+	r := &Report{Result: &replay.Result{Lines: 1000, BadLines: 4, Formats: map[string]int64{"common": 1, "json": 995},
+		Samples: []accesslog.BadLine{{Line: 7, Text: `"x"`}, {Line: 9, Text: `"y"`}}}}
+	assert.Equal(t, []string{"1,000 lines in the log, 99.6% of them read as json, common.", `The first of 4 unread lines is line 7: "x"`}, r.Summary()[:2])
+}
+
+// TestTables aligns tables between other text, cuts texts that do not fit a terminal, the last
+// column first, and never a number.
+func TestTables(t *testing.T) {
+	assert.Equal(t, "a b\nNAME     N  TEXT\nx        1  y\nlonger  22\n\nN\n", tables("a b\nNAME\t»N\tTEXT\nx\t1\ty\nlonger\t22\t\n\nN\n"))
+	assert.Equal(t, "A  B\né  »\n", tables("A\t»B\né\t»\n"), "a client may write » too")
+	wide := strings.Repeat("»1\t", 60) + "x\n"
+	assert.Len(t, tables(wide), 60+2*60+2, "numbers are never cut")
+	row := []string{"2a02:8108:8ac0:1234:5c3f:1a2b:3c4d:5e6f", "1,234,567", "1,234,567", "05-01 11:00", "for good", "Mozilla/5.0 (X11; Linux x86_64)"}
+	lines := strings.Split(tables("CLIENT\t»REQUESTS\t»REFUSED\t»FIRST REFUSED\t»LONGEST\tAGENT\n"+strings.Join(row, "\t")+"\n"), "\n")
+	assert.Len(t, lines, 3)
+	for _, line := range lines {
+		assert.LessOrEqual(t, utf8.RuneCountInString(line), 80)
+	}
+	assert.Equal(t, "2a02:8108:8ac0:1234:5c…  1,234,567  1,234,567    05-01 11:00  for good  Mozilla…", lines[1])
 }

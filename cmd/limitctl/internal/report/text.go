@@ -7,11 +7,11 @@ import (
 	"io"
 	"reflect"
 	"strings"
-	"text/tabwriter"
 	"text/template"
 	"time"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
+	"github.com/routelimit/limit/cmd/limitctl/replay"
 )
 
 //go:embed page.txt
@@ -22,19 +22,19 @@ var pageTemplate = template.Must(template.New("page").Funcs(functions).Parse(str
 // functions make texts of clients printable: terminals obey characters that move a cursor.
 var functions = template.FuncMap{
 	"cut":      func(n int, s string) string { return words.Cut(s, n) },
-	"right":    func(s string) string { return fmt.Sprintf("%9s", s) },
 	"first":    first,
 	"more":     func(n int, list any) int64 { return int64(max(0, reflect.ValueOf(list).Len()-n)) },
 	"number":   words.Number,
 	"count":    words.Count,
 	"percent":  words.Percent,
 	"share":    func(share float64) string { return fmt.Sprintf("%g%%", 100*share) },
-	"moment":   moment,
+	"minute":   func(t time.Time) string { return t.UTC().Format("01-02 15:04") },
 	"duration": words.Duration,
 	"longest":  longest,
 	"key":      keyName,
 	"leftOut":  leftOut,
 	"outcomes": outcomes,
+	"rules":    rulesOf,
 }
 
 // first returns the first n entries of a slice.
@@ -56,13 +56,33 @@ func (r *Report) JSON(w io.Writer) error { return words.WriteJSON(w, r.Result, t
 // Text writes the report for a terminal.
 func (r *Report) Text(w io.Writer) error {
 	var b bytes.Buffer
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	if err := pageTemplate.Execute(table, r); err != nil {
+	if err := pageTemplate.Execute(&b, r); err != nil {
 		return err
 	}
-	table.Flush()
-	_, err := b.WriteTo(w)
+	_, err := io.WriteString(w, tables(b.String()))
 	return err
+}
+
+// A ruleTable is the rules of policies, without those beyond the length of lists.
+type ruleTable struct {
+	Rows []ruleRow
+	More int
+}
+
+type ruleRow struct {
+	Policy replay.PolicyResult
+	Rule   replay.RuleResult
+}
+
+func rulesOf(most int, policies []replay.PolicyResult) (t ruleTable) {
+	for _, p := range policies {
+		for _, rule := range p.Rules {
+			t.Rows = append(t.Rows, ruleRow{p, rule})
+		}
+	}
+	t.More = max(0, len(t.Rows)-most)
+	t.Rows = t.Rows[:len(t.Rows)-t.More]
+	return t
 }
 
 // A spark is a plot in one line.

@@ -12,11 +12,11 @@
 // It reads the common, combined and vhost_combined formats of Apache and nginx, any
 // nginx log_format, those of Nginx Proxy Manager, the text formats of Traefik and Envoy,
 // the HTTP format of HAProxy, the access logs of AWS Application Load Balancers, the W3C
-// extended format of IIS and CloudFront, Gin's own logger, and JSON lines such as those of
-// Caddy, Traefik, Envoy, Cloudflare Logpush, Echo and log/slog, or with any names: see
-// [ParseFormat]. Files may be compressed with gzip or zstd. The format of each file is
-// found from the first lines that are requests. What Kubernetes, docker compose, syslog
-// and journald write before a line is left out.
+// extended format of IIS and CloudFront, CSV whose first line names the columns, Gin's own
+// logger, and JSON lines such as those of Caddy, Traefik, Envoy, HAProxy, Cloudflare Logpush,
+// Echo and log/slog, or with any names: see [ParseFormat]. Files may be compressed with gzip
+// or zstd. Each file has one format, found from its beginning. What Kubernetes, docker
+// compose, syslog and journald write before a line is left out.
 //
 // Bad lines are counted, and the first few are kept to show: see [Stats]. They are
 // never an error.

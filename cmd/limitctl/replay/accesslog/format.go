@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -16,10 +17,20 @@ type Format struct {
 	// Whether lines that are no requests have this form too: a request has a method and a
 	// path, or a request line, which may be invalid, and a status.
 	loose bool
+
+	// Whether a line of the log names the fields of those behind it, and another may name others.
+	headed bool
 }
 
 // String returns the name of the format, or the text that it was made from.
 func (f *Format) String() string { return f.name }
+
+// mayChange reports whether a line of the log can change the format: of a log whose format is not
+// known yet, too.
+func (f *Format) mayChange() bool { return f == nil || f.headed }
+
+// namedBy returns the format whose fields a line names, or nil.
+func namedBy(line string) *Format { return cmp.Or(w3cFormat(line), csvFormat(line)) }
 
 // parse reads a line without its line break into r, and uses v on the way. The error says
 // what is wrong with the line, without quoting it.
@@ -133,8 +144,8 @@ func ParseFormat(text string) (*Format, error) {
 		"such as '$remote_addr [$time_local] \"$request\" $status'", text, formatNames())
 }
 
-// detect returns the format that reads the most of lines; of several, the first of
-// formats.
+// detect returns the format that reads the most of lines; of several, the first of formats. So a
+// few lines of another program do not decide.
 func detect(lines []string) (*Format, error) {
 	var best *Format
 	most := 0
@@ -152,8 +163,8 @@ func detect(lines []string) (*Format, error) {
 		}
 	}
 	if best == nil {
-		return nil, fmt.Errorf("no known log format reads this log: tried %s; name the format, or write an nginx "+
-			"log_format or the fields of JSON lines; the first line is %s", formatNames(), words.Quote(lines[0]))
+		return nil, fmt.Errorf("no known log format reads this log: tried %s, and w3c and csv, whose first line "+
+			"names the fields; name the format, or write an nginx log_format or the fields of JSON lines; the first line is %s", formatNames(), words.Quote(lines[0]))
 	}
 	return best, nil
 }

@@ -137,6 +137,13 @@ var examples = []example{
 		want: plain{Time: "2000-10-10T13:55:36Z", Client: "192.0.2.1", User: "jörg", Method: "GET", Path: `/a"b`, Query: "c", Status: 200, Bytes: 5, Agent: "x"},
 	},
 	{
+		// In the form of haproxy.com/blog/encoding-haproxy-logs-in-machine-readable-json-or-cbor, of
+		// HAProxy 3.0, with the names of its manual.
+		name: "haproxy_json", format: "json",
+		line: `{"client_ip": "10.0.1.2", "client_port": 33317, "request_date": "06/Feb/2009:12:14:14.655", "fe_name_transport": "http-in", "be_name": "static", "server_name": "srv1", "time_request": 10, "status_code": 200, "bytes_read": 2750, "captured_request_cookie": null, "http_request": "GET /index.html?a=1 HTTP/1.1"}`,
+		want: plain{Time: "2009-02-06T12:14:14.655Z", Client: "10.0.1.2", Method: "GET", Path: "/index.html", Query: "a=1", Status: 200, Bytes: 2750, Host: "srv1"},
+	},
+	{
 		// Elastic Common Schema, as nested objects.
 		name: "json, nested", format: "json",
 		line: `{"@timestamp":"2024-02-01T09:00:00Z","client":{"ip":"192.0.2.1"},"http":{"request":{"method":"PUT"},"response":{"status_code":201,"body":{"bytes":3}}},"url":{"path":"/x","query":"y=1","domain":"h"},"user":{"name":"al"},"user_agent":{"original":"ua"}}`,
@@ -182,6 +189,18 @@ var examples = []example{
 		name: "logfmt", format: "logfmt",
 		line: `time=2024-03-01T10:00:07.250+01:00 level=INFO msg="handled request" method=GET path="/a b" status=200 remote_addr=192.0.2.1:51000 user_agent="curl \"8\""`,
 		want: plain{Time: "2024-03-01T09:00:07.25Z", Client: "192.0.2.1", Method: "GET", Path: "/a b", Status: 200, Agent: `curl "8"`},
+	},
+	{
+		// slog.NewTextHandler with the groups of samber/slog-http.
+		name: "slog groups", format: "logfmt",
+		line: `time=2024-03-01T10:00:07Z level=INFO msg="200: OK" request.time=2024-03-01T10:00:06Z request.method=GET request.host=api.example request.path=/x request.query="y=1" request.ip=192.0.2.1:5555 request.user-agent=curl/8.5.0 response.status=200 response.length=12`,
+		want: plain{Time: "2024-03-01T10:00:07Z", Client: "192.0.2.1", Method: "GET", Path: "/x", Query: "y=1", Status: 200, Bytes: 12, Agent: "curl/8.5.0", Host: "api.example"},
+	},
+	{
+		// go-chi/httplog with its schema for OpenTelemetry.
+		name: "httplog", format: "json",
+		line: `{"timestamp":"2024-03-01T10:00:07Z","severity_text":"INFO","body":"GET /x => HTTP 200","url.full":"http://api.example/x?y=1","http.request.method":"GET","url.path":"/x","client.address":"192.0.2.1:5555","server.address":"api.example","user_agent.original":"curl/8.5.0","http.response.status_code":200,"http.response.body.size":12}`,
+		want: plain{Time: "2024-03-01T10:00:07Z", Client: "192.0.2.1", Method: "GET", Path: "/x", Status: 200, Bytes: 12, Agent: "curl/8.5.0", Host: "api.example"},
 	},
 	{
 		// In the form of cloud.google.com/load-balancing/docs/https/https-logging-monitoring.
@@ -325,6 +344,6 @@ func TestJSON(t *testing.T) {
 
 func TestDetectUnknown(t *testing.T) {
 	_, err := detect([]string{"\x1b[31mhello <b>\xff"})
-	assert.ErrorContains(t, err, "tried common, combined, vhost_combined, traefik, combined_forwarded, combined_more, envoy, haproxy, alb, proxy_manager, proxy_manager_standard, gin, json, logfmt;")
+	assert.ErrorContains(t, err, "tried common, combined, vhost_combined, traefik, combined_forwarded, combined_more, envoy, haproxy, alb, proxy_manager, proxy_manager_standard, gin, json, logfmt, and w3c and csv, whose first line names the fields;")
 	assert.ErrorContains(t, err, `the first line is "\x1b[31mhello <b>\xff"`)
 }

@@ -17,11 +17,12 @@ type fieldNames map[target][]string
 // usualNames are those of nginx, of Caddy's logger http.log.access (request.…), of
 // Traefik's format json (StartUTC, RequestMethod), of the Logpush data set http_requests
 // of Cloudflare (EdgeStartTimestamp, ClientRequestURI), of Istio and Envoy Gateway
-// (start_time, authority), of Elastic Common Schema (url.path), of slog-gin and slog-echo
+// (start_time, authority), of the fields in HAProxy's manual (request_date, http_request), of Elastic Common Schema (url.path), of slog-gin and slog-echo
 // (request.path, response.status), of load balancers of Google Cloud (httpRequest.…) and Azure
 // (properties.…), and what programs use.
 var usualNames = fieldNames{
-	toTime: {"StartUTC", "StartLocal", "EdgeStartTimestamp", "EdgeEndTimestamp", "start_time", "time", "ts",
+	toTime: {"StartUTC", "StartLocal", "EdgeStartTimestamp", "EdgeEndTimestamp", "start_time", "request_date",
+		"date_time", "gmt_date_time", "local_date_time", "time", "ts",
 		"timestamp", "timeStamp", "@timestamp", "time_iso8601", "timestamp_iso8601", "time_local", "msec", "date",
 		"datetime"},
 	toClient: {"request.client_ip", "request.remote_ip", "request.remote_addr", "request.ip",
@@ -38,21 +39,22 @@ var usualNames = fieldNames{
 		"verb", "http_method", "http.request.method", "requestMethod", "request_type"},
 	toPath: {"request.uri", "request.path", "httpRequest.requestUrl", "properties.requestUri", "RequestPath",
 		"ClientRequestURI", "ClientRequestPath", "x-envoy-origin-path",
-		"x-envoy-original-path", "request_uri", "requestUri", "uri", "document_uri", "url", "target", "request_url",
+		"x-envoy-original-path", "http_request_uri", "http_request_path", "request_uri", "requestUri", "uri", "document_uri", "url", "target", "request_url",
 		"path", ":path", "url.original", "url.path"},
-	toQuery: {"request.query", "properties.requestQuery", "query", "args", "query_string", "url.query"},
+	toQuery: {"request.query", "http_request_query_string", "properties.requestQuery", "query", "args", "query_string", "url.query"},
 	toStatus: {"response.status", "httpRequest.status", "properties.httpStatus", "DownstreamStatus",
 		"OriginStatus", "EdgeResponseStatus", "status", "status_code", "statusCode",
 		"response_code", "http.response.status_code", "code"},
 	toBytes: {"response.length", "httpRequest.responseSize", "properties.sentBytes", "DownstreamContentSize",
 		"OriginContentSize", "EdgeResponseBytes", "bytes", "size", "body_bytes_sent",
-		"bytes_sent", "response_size", "responseSize", "bytes_out", "http.response.body.bytes"},
+		"bytes_sent", "bytes_read", "response_size", "responseSize", "bytes_out", "http.response.body.bytes",
+		"http.response.body.size"},
 	toAgent: {"request.headers.User-Agent", "request.user-agent", "httpRequest.userAgent", "properties.userAgent",
 		"request_User-Agent", "ClientRequestUserAgent", "user_agent",
 		"user-agent", "http_user_agent", "userAgent", "agent", "user_agent.original", "useragent"},
 	toHost: {"request.host", "properties.host", "RequestHost", "RequestAddr", "ClientRequestHost", "authority", ":authority", "host",
-		"http_host", "server_name", "vhost", "url.domain"},
-	toRequest: {"request", "request_line"},
+		"http_host", "server_name", "vhost", "url.domain", "server.address"},
+	toRequest: {"request", "request_line", "http_request"},
 }
 
 // fieldTargets are the names of fields in the text of a format.

@@ -113,7 +113,7 @@ func (f *file) glance(options *Options) error {
 	s := NewStream(in, options)
 	defer s.Close()
 	var times []int64
-	for r := s.Next(); r != nil && len(times) < detectLines; r = s.Next() {
+	for r := s.Next(); r != nil && len(times) < glanceRecords; r = s.Next() {
 		times = append(times, r.Time)
 	}
 	if len(times) == 0 {
@@ -172,8 +172,9 @@ func (f *file) end() {
 }
 
 const (
-	oddJump = 24 * 3600 * second
-	oddRun  = 16
+	oddJump       = 24 * 3600 * second
+	oddRun        = 16
+	glanceRecords = 50
 )
 
 // follow sets the key by which a record is merged: its time. A time far from the one

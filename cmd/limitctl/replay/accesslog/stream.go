@@ -9,7 +9,6 @@ import (
 	"io"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
@@ -20,9 +19,8 @@ import (
 
 // Options configures how a log is read. Nil and the zero Options are ready to use.
 type Options struct {
-	// Format is that of all lines. Nil means that each file's format is found from its
-	// first lines that any format reads, and that other formats are tried for lines that it
-	// does not read.
+	// Format is that of all lines. Nil means that the format of each file is found from its
+	// first 256 KiB in which any format reads a line. Lines of other formats are then bad.
 	Format *Format
 
 	// Stdin is read for the path "-". Nil means that "-" is an error.
@@ -32,7 +30,6 @@ type Options struct {
 const (
 	maxLine       = 1 << 20 // bytes; longer lines are bad
 	batchSize     = 1 << 18
-	detectLines   = 50
 	maxUnknown    = 100_000   // lines, before one that a format reads
 	maxSamples    = 10        // bad lines that are kept
 	maxZstdWindow = 128 << 20 // of zstd --ultra and --long: bounds the memory that a log may ask for
@@ -78,8 +75,7 @@ func (s *Stats) add(o *Stats) {
 // parse ahead of the caller. They hold a few batches of 256 KiB of text and end with
 // the log, or at Close. A Stream is for one goroutine.
 type Stream struct {
-	format  *Format   // nil until it is found
-	others  []*Format // to try for lines that format does not read
+	format  *Format // nil until it is found
 	batches chan *batch
 	quit    chan struct{}
 	close   sync.Once
@@ -97,9 +93,6 @@ func NewStream(r io.Reader, options *Options) *Stream {
 	s := &Stream{batches: make(chan *batch, runtime.GOMAXPROCS(0)), quit: make(chan struct{})}
 	if options != nil {
 		s.format = options.Format
-	}
-	if s.format == nil {
-		s.others = formats
 	}
 	go s.split(r)
 	return s
@@ -148,26 +141,22 @@ func (s *Stream) split(r io.Reader) {
 		b := &batch{first: number, done: make(chan struct{})}
 		err = b.read(in, &parts)
 		number += int64(len(b.lines))
-		var fields *Format
-		if s.others != nil {
-			fields = b.fields()
-		}
 		if s.format == nil {
 			format, problem := b.detect()
 			if s.format = format; format != nil {
 				s.err = nil
-			} else if s.err = cmp.Or(s.err, problem); s.err != nil && number > maxUnknown && fields == nil {
+			} else if s.err = cmp.Or(s.err, problem); s.err != nil && number > maxUnknown {
 				return
 			}
 		}
 		select {
 		case s.batches <- b:
-			go b.parse(s.format, s.others)
+			go b.parse(s.format)
 		case <-s.quit:
 			return
 		}
-		if fields != nil {
-			s.format, s.err = fields, nil
+		if named := b.named(s.format); named != nil {
+			s.format, s.err = named, nil
 		}
 		switch {
 		case err == nil, errors.Is(err, io.EOF):
@@ -230,27 +219,30 @@ func (b *batch) read(in *bufio.Reader, parts *joiner) error {
 	return nil
 }
 
-// detect returns the format of the first sample in which any format reads a line. If there is
-// none, the error describes the first sample; it is nil if the batch has only empty lines.
+// detect returns the format of the lines before one that names fields. If there is none, the error
+// describes the lines; it is nil if all are empty.
 func (b *batch) detect() (*Format, error) {
-	var first error
-	lines := slices.DeleteFunc(slices.Clone(b.lines), func(line string) bool { return line == "" || len(line) >= maxLine })
-	for sample := range slices.Chunk(lines, detectLines) {
-		format, err := detect(sample)
-		if err == nil {
-			return format, nil
+	lines := make([]string, 0, len(b.lines))
+	for _, line := range b.lines {
+		if namedBy(line) != nil {
+			break
 		}
-		first = cmp.Or(first, err)
+		if line != "" && len(line) < maxLine {
+			lines = append(lines, line)
+		}
 	}
-	return nil, first
+	if len(lines) == 0 {
+		return nil, nil
+	}
+	return detect(lines)
 }
 
-// fields returns the format of the last line of the batch that names the fields of those behind
+// named returns the format of the last line of the batch that names the fields of those behind
 // it, or nil.
-func (b *batch) fields() *Format {
-	for _, line := range slices.Backward(b.lines) {
-		if strings.HasPrefix(line, w3cFields) {
-			if format := w3cFormat(line); format != nil {
+func (b *batch) named(current *Format) *Format {
+	if current.mayChange() {
+		for _, line := range slices.Backward(b.lines) {
+			if format := namedBy(line); format != nil {
 				return format
 			}
 		}
@@ -258,9 +250,8 @@ func (b *batch) fields() *Format {
 	return nil
 }
 
-// parse makes the records. The formats in others are tried for lines that the current
-// one does not read: logs that were joined, or whose format was changed.
-func (b *batch) parse(current *Format, others []*Format) {
+// parse makes the records.
+func (b *batch) parse(current *Format) {
 	defer close(b.done)
 	b.records = make([]Record, 0, len(b.lines))
 	b.stats.Formats = make(map[string]int64)
@@ -270,9 +261,11 @@ func (b *batch) parse(current *Format, others []*Format) {
 		if line == "" {
 			continue
 		}
-		if others != nil && isDirective(line) {
-			current = cmp.Or(w3cFormat(line), current)
-			continue
+		if current.mayChange() {
+			if named := namedBy(line); named != nil || isDirective(line) {
+				current = cmp.Or(named, current)
+				continue
+			}
 		}
 		b.stats.Lines++
 		if len(line) >= maxLine {
@@ -283,16 +276,7 @@ func (b *batch) parse(current *Format, others []*Format) {
 			b.bad(i, "no known log format reads it")
 			continue
 		}
-		err := current.read(line, &v, &r)
-		for _, other := range others {
-			if err == nil {
-				break
-			}
-			if other.read(line, &v, &r) == nil {
-				current, err = other, nil
-			}
-		}
-		if err != nil {
+		if err := current.read(line, &v, &r); err != nil {
 			b.bad(i, err.Error())
 			continue
 		}

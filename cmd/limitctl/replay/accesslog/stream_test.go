@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -98,20 +99,20 @@ func TestBadLines(t *testing.T) {
 		lineAt(4, "/"+strings.Repeat("y", maxLine)) + "\n" + lineAt(5, "/d")[:60]
 	for _, reader := range []io.Reader{strings.NewReader(text), iotest.HalfReader(strings.NewReader(text))} {
 		s := NewStream(reader, nil)
-		assert.Equal(t, []string{"/a", "/b", "/c"}, pathsOf(s.Next))
+		assert.Equal(t, []string{"/a", "/b"}, pathsOf(s.Next))
 		require.NoError(t, s.Err())
 		stats := s.Stats()
 		assert.EqualValues(t, 7, stats.Lines)
-		assert.EqualValues(t, 4, stats.BadLines)
-		assert.Equal(t, map[string]int64{"combined": 2, "json": 1}, stats.Formats)
-		require.Len(t, stats.Samples, 4)
+		assert.EqualValues(t, 5, stats.BadLines)
+		assert.Equal(t, map[string]int64{"combined": 2}, stats.Formats)
+		require.Len(t, stats.Samples, 5)
 		assert.Equal(t, BadLine{Line: 2, Problem: errForm.Error(), Text: `"\x1b[2Jbad <script>\xff\xfe"`}, stats.Samples[0])
 		assert.Equal(t, int64(4), stats.Samples[1].Line)
 		assert.Less(t, len(stats.Samples[1].Text), 300)
-		for _, i := range []int{1, 2} {
+		for _, i := range []int{1, 3} {
 			assert.Equal(t, "the line is too long", stats.Samples[i].Problem)
 		}
-		assert.Equal(t, []int64{7, 8}, []int64{stats.Samples[2].Line, stats.Samples[3].Line})
+		assert.Equal(t, []int64{6, 7, 8}, []int64{stats.Samples[2].Line, stats.Samples[3].Line, stats.Samples[4].Line})
 	}
 }
 
@@ -215,4 +216,31 @@ func TestWrongTime(t *testing.T) {
 	first, second := s.Next(), s.Next()
 	assert.Equal(t, []any{"/c", first.Time}, []any{second.Path, second.Time})
 	assert.EqualValues(t, 1, s.Stats().BadLines)
+}
+
+// TestForeignLines checks that lines of other programs change nothing, wherever they stand: a
+// format is that of a whole file.
+func TestForeignLines(t *testing.T) {
+	text, want := lines(4_000) // more than a batch
+	log := strings.SplitAfter(text, "\n")
+	foreign := []string{
+		`{"time":"2000-10-10T00:00:03Z","client_ip":"192.0.2.1","uri":"/json","method":"GET","status":200}`,
+		`[GIN] 2024/03/01 - 10:00:07 | 200 | 116.083µs | 192.0.2.1 | GET "/gin"`,
+		`192.0.2.1 - - [10/Oct/2000:13:55:36 +0000] "GET /common HTTP/1.1" 200 5`,
+		iisFields, iisLine, "ClientIP,EdgeStartTimestamp,ClientRequestURI", "#Version: 1.0", "a line",
+	}
+	for _, at := range []int{0, 1, 2_000, 4_000} {
+		for n := range foreign {
+			if at == 0 && (foreign[n] == iisFields || strings.HasPrefix(foreign[n], "ClientIP")) {
+				continue // at the start of a file, it names the fields of the whole file
+			}
+			mixed := strings.Join(slices.Insert(slices.Clone(log), at, foreign[n]+"\n"), "")
+			s := NewStream(strings.NewReader(mixed), nil)
+			require.True(t, slices.Equal(want, pathsOf(s.Next)), foreign[n])
+			require.NoError(t, s.Err())
+			assert.Equal(t, map[string]int64{"combined": 4_000}, s.Stats().Formats)
+			assert.EqualValues(t, 1, s.Stats().BadLines, foreign[n])
+			assert.EqualValues(t, at+1, s.Stats().Samples[0].Line)
+		}
+	}
 }

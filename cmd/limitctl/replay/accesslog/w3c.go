@@ -41,7 +41,7 @@ func w3cFormat(line string) *Format {
 			return nil
 		}
 	}
-	return &Format{name: "w3c", cut: func(line string, v *values) error {
+	return &Format{name: "w3c", headed: true, cut: func(line string, v *values) error {
 		parts := strings.FieldsFunc(line, func(c rune) bool { return c == '\t' || c == ' ' })
 		if len(parts) != len(fields) {
 			return errForm

@@ -40,17 +40,37 @@ func TestW3C(t *testing.T) {
 	assert.EqualValues(t, 1, stats.BadLines)
 	assert.False(t, isDirective("a: b") || isDirective(":") || isDirective("#: x") || isDirective("#a b: c"))
 
-	// A log of another format may stand before it, also in one batch.
-	before, want := lines(10)
-	s = NewStream(strings.NewReader(before+head+iisFields+"\n"+iisLine+"\n"), nil)
-	assert.Equal(t, append(want, "/iisstart.htm"), pathsOf(s.Next))
-	require.NoError(t, s.Err())
-
 	for _, fields := range []string{"#Fields: date c-ip cs-uri-stem", "#Fields: date time c-ip", "#Fields:", "#Fields"} {
 		assert.Nil(t, w3cFormat(fields))
 	}
 	f := w3cFormat(iisFields)
 	for n := range len(iisLine) - len(" 15") {
 		assert.Error(t, f.parse(iisLine[:n], new(values), new(Record)), fmt.Sprint(n))
+	}
+}
+
+// TestCSV reads the forms of developers.cloudflare.com, "Log Output Options": csv and tsv with a
+// header, which stands at the start of each batch.
+func TestCSV(t *testing.T) {
+	want := plain{Time: "2024-02-17T23:52:01Z", Client: "89.163.242.206", Method: "GET", Path: `/a"b,c`, Query: "v=2", Status: 200, Bytes: 69045, Agent: "Mozilla/5.0 (X11; Linux)", Host: "shop.example"}
+	columns := []string{"ClientIP", "EdgeStartTimestamp", "RayID", "ClientRequestMethod", "ClientRequestHost", "ClientRequestURI", "EdgeResponseStatus", "EdgeResponseBytes", "ClientRequestUserAgent"}
+	for _, stamp := range []string{`"2024-02-17T23:52:01Z"`, "1708213921000000000", "1708213921"} {
+		values := []string{`"89.163.242.206"`, stamp, `"3a6050bcbe121a87"`, `"GET"`, `"shop.example"`, `"/a""b,c?v=2"`, "200", "69045", `"Mozilla/5.0 (X11; Linux)"`}
+		for _, comma := range []string{",", "\t"} {
+			batch := strings.Join(columns, comma) + "\n" + strings.Repeat(strings.Join(values, comma)+"\n", 2_000)
+			s := NewStream(strings.NewReader(batch+"a,b\n"+batch), nil)
+			n := 0
+			for r := s.Next(); r != nil; r = s.Next() {
+				assert.Equal(t, want, plainOf(r))
+				n++
+			}
+			require.NoError(t, s.Err())
+			assert.Equal(t, 4_000, n)
+			assert.EqualValues(t, 4_001, s.Stats().Lines, "without the headers")
+			assert.Equal(t, map[string]int64{"csv": 4_000}, s.Stats().Formats)
+		}
+	}
+	for _, header := range []string{"", ",", "ClientIP", "ClientIP,EdgeStartTimestamp,RayID", "ClientIP,ClientRequestURI,RayID", "EdgeStartTimestamp,ClientRequestURI", `"ClientIP",EdgeStartTimestamp,ClientRequestURI`} {
+		assert.Nil(t, csvFormat(header), header)
 	}
 }
