@@ -55,7 +55,7 @@ func TestPage(t *testing.T) {
 	_, wrong := policyfile.Parse("policy.yaml", []byte(strings.Replace(files[0], "20/1h", "20/1x", 1)))
 	require.Error(t, wrong)
 	console := strings.Join(blocks(t, "console"), "\n")
-	require.Len(t, files, 5)
+	require.Len(t, files, 4)
 	for _, want := range []string{f.Explain(r, &limit.Options{Caller: limit.Caller[*http.Request]{User: always("alice")}}), strings.ReplaceAll(wrong.Error(), "\t", "    ") + "\n"} {
 		assert.Contains(t, console, want)
 	}
