@@ -111,12 +111,11 @@ func endBar(ctx context.Context, limiter *limit.Limiter) error {
 }
 
 // TestBansInText holds that the rules of the page in text are those in code, but for
-// their functions.
+// the function that reads the account.
 func TestBansInText(t *testing.T) {
-	text := limit.MustParse("failures: 10/15m per ip; accounts: 5/1h per ip distinct query user; ban: 20/1h per ip ban 15m to 24h").Rules()
-	assert.Contains(t, read(t, "bans.md"), "    failures: 10/15m per ip; accounts: 5/1h per ip distinct query user; ban: 20/1h per ip ban 15m to 24h\n")
+	text := limit.MustParse("failures: 10/15m per ip settle 401; accounts: 5/1h per ip distinct query user; ban: 20/1h per ip ban 15m to 24h settle 401").Rules()
+	assert.Contains(t, read(t, "bans.md"), "    failures: 10/15m per ip settle 401; accounts: 5/1h per ip distinct query user; ban: 20/1h per ip ban 15m to 24h settle 401\n")
 	for i, rule := range loginRules.Rules() {
-		rule.Settle = rules.Settlement{}
 		if _, ok := rule.Algorithm.(limit.Distinct); ok {
 			rule.Algorithm = text[i].Algorithm
 		}

@@ -18,60 +18,60 @@ import (
 
 // faults can be produced on one machine. They are in the order of docs/faults.md.
 var faults = []fault{
-	{number: "1", name: "killed with kill -9, back without its data", quick: true, begin: kill, mode: core.ModeLocal, client: direct},
-	{number: "2", name: "a black hole: no answer, no end", quick: true, mode: core.ModeLocal, begin: func(b *setup) func() {
+	{name: "killed with kill -9, back without its data", quick: true, begin: kill, mode: core.ModeLocal, client: direct},
+	{name: "a black hole: no answer, no end", quick: true, mode: core.ModeLocal, begin: func(b *setup) func() {
 		b.proxy.Silence(true)
 		return func() { b.proxy.Silence(false); b.proxy.Cut() }
 	}},
-	{number: "3", name: "slow: replies after 200 ± 50 ms", quick: true, mode: core.ModeLocal, begin: delayed(150, 250), mute: true},
-	{number: "3", name: "slow: replies after 60 ms, too far for a timeout of 100 ms", mode: core.ModeLocal, begin: delayed(60, 60), mute: true},
-	{number: "3", name: "slow: replies after 25 ms", mode: core.ModeExact, begin: delayed(25, 25), mute: true},
-	{number: "4", name: "paused with SIGSTOP", quick: true, mode: core.ModeLocal, begin: func(b *setup) func() {
+	{name: "slow: replies after 200 ± 50 ms", quick: true, mode: core.ModeLocal, begin: delayed(150, 250), mute: true},
+	{name: "slow: replies after 60 ms, too far for a timeout of 100 ms", mode: core.ModeLocal, begin: delayed(60, 60), mute: true},
+	{name: "slow: replies after 25 ms", mode: core.ModeExact, begin: delayed(25, 25), mute: true},
+	{name: "paused with SIGSTOP", quick: true, mode: core.ModeLocal, begin: func(b *setup) func() {
 		b.server.Pause()
 		return b.server.Resume
 	}},
-	{number: "5", name: "every fifth reply lost", quick: true, mode: core.ModeLocal, begin: calls(5, faultproxy.LoseReply), mute: true},
-	{number: "6", name: "every tenth reply cut at a random byte", mode: core.ModeLocal, begin: calls(10, faultproxy.CutReply), mute: true},
-	{number: "6", name: "every tenth request cut at a random byte", mode: core.ModeLocal, begin: calls(10, faultproxy.CutRequest), mute: true},
-	{number: "7", name: "every fifth reply swapped with another", quick: true, mode: core.ModeLocal, begin: calls(5, faultproxy.SwapReply), mute: true},
-	{number: "7", name: "every fifth reply sent twice", mode: core.ModeExact, begin: calls(5, faultproxy.DuplicateReply)},
-	{number: "8", name: "SCRIPT FLUSH every 10 ms", quick: true, mode: core.ModeExact, begin: flushScripts},
-	{number: "13", name: "READONLY: the primary demoted", mode: core.ModeLocal, begin: func(b *setup) func() {
+	{name: "every fifth reply lost", quick: true, mode: core.ModeLocal, begin: calls(5, faultproxy.LoseReply), mute: true},
+	{name: "every tenth reply cut at a random byte", mode: core.ModeLocal, begin: calls(10, faultproxy.CutReply), mute: true},
+	{name: "every tenth request cut at a random byte", mode: core.ModeLocal, begin: calls(10, faultproxy.CutRequest), mute: true},
+	{name: "every fifth reply swapped with another", quick: true, mode: core.ModeLocal, begin: calls(5, faultproxy.SwapReply), mute: true},
+	{name: "every fifth reply sent twice", mode: core.ModeExact, begin: calls(5, faultproxy.DuplicateReply)},
+	{name: "SCRIPT FLUSH every 10 ms", quick: true, mode: core.ModeExact, begin: flushScripts},
+	{name: "READONLY: the primary demoted", mode: core.ModeLocal, begin: func(b *setup) func() {
 		return b.config("replicaof", "127.0.0.1", "1")("replicaof", "no", "one")
 	}},
-	{number: "17", name: "CLUSTERDOWN: a Cluster that lost its slots", mode: core.ModeLocal, begin: loseSlots,
+	{name: "CLUSTERDOWN: a Cluster that lost its slots", mode: core.ModeLocal, begin: loseSlots,
 		args: []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "500"}, client: clusterClient},
-	{number: "18", name: "OOM: above maxmemory with noeviction", quick: true, mode: core.ModeLocal, begin: func(b *setup) func() {
+	{name: "OOM: above maxmemory with noeviction", quick: true, mode: core.ModeLocal, begin: func(b *setup) func() {
 		return b.config("config", "set", "maxmemory", "1")("config", "set", "maxmemory", "0")
 	}},
-	{number: "20", name: "keys evicted by allkeys-random", mode: core.ModeExact, forgets: true, begin: evict},
-	{number: "21", name: "FLUSHALL: data lost without a failure", mode: core.ModeExact, forgets: true, begin: func(b *setup) func() {
+	{name: "keys evicted by allkeys-random", mode: core.ModeExact, forgets: true, begin: evict},
+	{name: "FLUSHALL: data lost without a failure", mode: core.ModeExact, forgets: true, begin: func(b *setup) func() {
 		require.NoError(b.t, b.admin.FlushAll(b.t.Context()).Err())
 		return func() {}
 	}},
-	{number: "22", name: "Redis's clock an hour back", quick: true, mode: core.ModeExact, begin: shift(-time.Hour), clock: true},
-	{number: "22", name: "Redis's clock ten years back", mode: core.ModeExact, begin: shift(-87_600 * time.Hour), clock: true},
-	{number: "23", name: "Redis's clock two hours forward, of windows of one", mode: core.ModeExact, forgets: true, begin: shift(2 * time.Hour), clock: true},
-	{number: "28", name: "the pool exhausted: both connections held by BLPOP", quick: true, mode: core.ModeLocal, begin: holdPool,
+	{name: "Redis's clock an hour back", quick: true, mode: core.ModeExact, begin: shift(-time.Hour), clock: true},
+	{name: "Redis's clock ten years back", mode: core.ModeExact, begin: shift(-87_600 * time.Hour), clock: true},
+	{name: "Redis's clock two hours forward, of windows of one", mode: core.ModeExact, forgets: true, begin: shift(2 * time.Hour), clock: true},
+	{name: "the pool exhausted: both connections held by BLPOP", quick: true, mode: core.ModeLocal, begin: holdPool,
 		client: func(b *setup) redis.UniversalClient {
 			return redis.NewClient(&redis.Options{Addr: b.proxy.Addr(), PoolSize: 2})
 		}},
-	{number: "29", name: "MAXCLIENTS", mode: core.ModeLocal, begin: maxClients},
-	{number: "29", name: "LOADING (a forged reply)", mode: core.ModeLocal, begin: func(b *setup) func() {
+	{name: "MAXCLIENTS", mode: core.ModeLocal, begin: maxClients},
+	{name: "LOADING (a forged reply)", mode: core.ModeLocal, begin: func(b *setup) func() {
 		b.proxy.Break(faultproxy.On(faultproxy.Fault{Kind: faultproxy.Forge, Reply: "-LOADING Redis is loading the dataset in memory\r\n"}))
 		return func() { b.proxy.Break(nil) }
 	}},
-	{number: "29", name: "BUSY: an endless script of another client", mode: core.ModeLocal, begin: busy},
-	{number: "30", name: "NOREPLICAS: min-replicas-to-write unmet", quick: true, mode: core.ModeLocal, begin: func(b *setup) func() {
+	{name: "BUSY: an endless script of another client", mode: core.ModeLocal, begin: busy},
+	{name: "NOREPLICAS: min-replicas-to-write unmet", quick: true, mode: core.ModeLocal, begin: func(b *setup) func() {
 		return b.config("config", "set", "min-replicas-to-write", "1")("config", "set", "min-replicas-to-write", "0")
 	}},
-	{number: "31", name: "not up when the process starts", quick: true, mode: core.ModeLocal, begin: func(b *setup) func() {
+	{name: "not up when the process starts", quick: true, mode: core.ModeLocal, begin: func(b *setup) func() {
 		return func() { b.server.Restart() }
 	}, client: func(b *setup) redis.UniversalClient {
 		b.server.Kill()
 		return direct(b)
 	}},
-	{number: "50 of the bad inputs", name: "a key that holds another type: 503", mode: core.ModeExact, failing: true, begin: wrongType},
+	{name: "a key that holds another type: 503", mode: core.ModeExact, failing: true, begin: wrongType},
 }
 
 // direct makes a client without the proxy, which accepts connections of a dead server.

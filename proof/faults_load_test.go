@@ -167,7 +167,7 @@ func summarize(requests []taken, began, ended time.Duration) measured {
 func (m *measured) modesText() string {
 	var parts []string
 	for mode := range m.modes {
-		parts = append(parts, fmt.Sprintf("%v %.0f %%", mode, 100*float64(m.modes[mode])/float64(max(1, m.during))))
+		parts = append(parts, fmt.Sprintf("%v %.0f%%", mode, 100*float64(m.modes[mode])/float64(max(1, m.during))))
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, ", ")
