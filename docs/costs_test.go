@@ -1,67 +1,77 @@
 package docs_test
 
 import (
-	"context"
 	"fmt"
+	"io"
+	"iter"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/rules"
 )
 
-// rowsKey is the key of the rows that a request costs, in its context.
-type rowsKey struct{}
+// rowsOf limits the rows that a user reads in an hour.
+var rowsOf = limit.Named("rows", limit.Rule{
+	Name: "rows", Key: limit.ByUser, Limit: 2_000, Window: time.Hour,
+	Cost:   rules.CostBy("most", func(*http.Request) int64 { return 1_000 }), // that a query sends
+	Settle: rules.AsUsed,
+})
 
-func rowsOf(r *http.Request) *int64 { return r.Context().Value(rowsKey{}).(*int64) }
-
-// limitRows limits the rows that a user reads. The query writes the rows it has sent to rowsOf.
-func limitRows(limiter *limit.Limiter, query http.Handler) http.Handler {
-	limited := limiter.Limit(limit.Named("rows", limit.Rule{
-		Key: limit.ByUser, Limit: 2_000, Window: time.Hour,
-		Cost:   rules.CostBy("most", func(r *http.Request) int64 { return *rowsOf(r) }),
-		Settle: rules.SettleBy("sent", func(r *http.Request, _ int) int64 { return *rowsOf(r) }),
-	}))(query)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		rows := int64(1_000) // the most that a query sends
-		limited.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), rowsKey{}, &rows)))
-	})
+// sendRows answers with rows until there are no more, or the user has none left.
+func sendRows(w http.ResponseWriter, r *http.Request, rows iter.Seq[string]) error {
+	sent := int64(0)
+	for row := range rows {
+		sent++
+		if err := limit.DecisionFrom(r.Context()).Use(r.Context(), map[string]int64{"rows": sent}); err != nil {
+			return err // a *limit.RefusedError if no rows are left
+		}
+		io.WriteString(w, row)
+	}
+	return nil
 }
 
 var estimatedRows = limit.Rule{
-	Key: limit.ByUser, Limit: 2_000, Window: time.Hour, Algorithm: limit.TokenBucket{Burst: 2_000},
+	Name: "rows", Key: limit.ByUser, Limit: 2_000, Window: time.Hour, Algorithm: limit.TokenBucket{Burst: 2_000},
 	Cost:   rules.CostBy("estimate", func(*http.Request) int64 { return 100 }),
-	Settle: rules.SettleBy("sent", func(r *http.Request, _ int) int64 { return *rowsOf(r) }),
-	Debt:   1_000,
+	Settle: rules.AsUsed, Debt: 1_000,
 }
 
-// Example_costs sends queries of 40 rows until no full reservation fits, and one that
-// runs up a debt.
+// Example_costs sends queries until no full reservation fits, and others that run up a debt and
+// are cut off.
 func Example_costs() {
 	limiter := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: customer}})
-	query := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		*rowsOf(r), _ = strconv.ParseInt(r.URL.Query().Get("rows"), 10, 64)
+	query := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, _ := strconv.Atoi(r.URL.Query().Get("rows"))
+		if err := sendRows(w, r, slices.Values(slices.Repeat([]string{"row\n"}, n))); err != nil {
+			io.WriteString(w, err.Error())
+		}
 	})
-	ask := func(h http.Handler, rows int) {
-		w := send(h, "GET", fmt.Sprint("/?rows=", rows), "X-Customer", "alice")
-		fmt.Println(w.Code, w.Header().Get("Retry-After"), w.Header().Get("RateLimit"))
+	ask := func(set limit.RuleSet, rows int) {
+		w := send(limiter.Limit(set)(query), "GET", fmt.Sprint("/?rows=", rows), "X-Customer", "alice")
+		body, problem, _ := strings.Cut(w.Body.String(), "limit: ")
+		problem, _, _ = strings.Cut(problem, ", retry")
+		line := fmt.Sprintln(w.Code, w.Header().Get("Retry-After"), w.Header().Get("RateLimit"), strings.Count(body, "row\n"), problem)
+		fmt.Println(strings.TrimSpace(line))
 	}
-	h := limitRows(limiter, query)
-	ask(h, 40)
-	ask(h, 1_000)
-	ask(h, 40)
+	ask(rowsOf, 40)
+	ask(rowsOf, 1_000)
+	ask(rowsOf, 40)
 
-	estimated := limiter.Limit(limit.Named("estimated", estimatedRows))(query)
-	h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		estimated.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), rowsKey{}, new(int64))))
-	})
-	ask(h, 2_500)
-	ask(h, 40)
+	estimated := limit.Named("estimated", estimatedRows)
+	ask(estimated, 2_500)
+	ask(estimated, 40)
+
+	text, _ := rules.Functions{Costs: []rules.Cost{rowsOf.Rules()[0].Cost}}.Parse("rows: 2000/1h per user cost most settle used")
+	ask(limit.Named("text", text.Rules()...), 2_500)
 	// Output:
-	// 200  "per-user-1h";r=1000;t=3600
-	// 200  "per-user-1h";r=960;t=3600
-	// 429 3600 "per-user-1h";r=960;t=3600
-	// 200  "per-user-1h";r=1900;t=2
-	// 429 1080 "per-user-1h";r=0;t=1080
+	// 200  "rows";r=1000;t=3600 40
+	// 200  "rows";r=960;t=3600 1000
+	// 429 3600 "rows";r=960;t=3600 0
+	// 200  "rows";r=1900;t=2 2500
+	// 429 1080 "rows";r=0;t=1080 0
+	// 200  "rows";r=1000;t=3600 2000 refused by rows
 }

@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"iter"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,33 +37,6 @@ func most(body []byte) *usage {
 		asked.MaxTokens = 1_000 // tell the upstream so
 	}
 	return &usage{input: int64(len(body)) + 1, output: asked.MaxTokens}
-}
-
-// sendRows sends rows until there are no more, or the customer has used up the quota of rows.
-func sendRows(w http.ResponseWriter, r *http.Request, rows iter.Seq[string]) error {
-	sent := int64(0)
-	for row := range rows {
-		sent++
-		if err := limit.DecisionFrom(r.Context()).Use(r.Context(), map[string]int64{"rows": sent}); err != nil {
-			return err // a *limit.RefusedError if the rule has neither room nor debt left
-		}
-		io.WriteString(w, row)
-	}
-	return nil
-}
-
-func TestUse(t *testing.T) {
-	set, err := limit.Parse("rows: 10k/1h per user settle used")
-	assert.NoError(t, err)
-	limiter := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: customer}})
-	rows := slices.Values(slices.Repeat([]string{"row\n"}, 7_000))
-	var problem error
-	h := limiter.Limit(set)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { problem = sendRows(w, r, rows) }))
-	for _, want := range []int{7_000, 3_000} {
-		assert.Equal(t, want, strings.Count(send(h, "GET", "/", "X-Customer", "a").Body.String(), "row"))
-	}
-	assert.ErrorAs(t, problem, new(*limit.RefusedError))
-	assert.Equal(t, http.StatusTooManyRequests, send(h, "GET", "/", "X-Customer", "a").Code)
 }
 
 func gateway(limiter *limit.Limiter, upstream http.Handler) http.Handler {
