@@ -38,7 +38,8 @@
 -- partial(value) says that this is enough. Its give_back then returns the value that look
 -- needs, and instead of the us a function that writes the key.
 --
--- Lines that end in @several are for keys that have several rules, or tallies.
+-- Of these functions, lines that end in @batch and @many are not in returnone.lua: see
+-- script.go. Lines that end in @several are for keys that have several rules, or tallies.
 
 local now, grace, format = argv[1], argv[2] + 0, string.format -- in half the time of tostring
 if now ~= '' then

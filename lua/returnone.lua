@@ -1,8 +1,10 @@
--- Gives units of one admitted charge back to one key, as return.lua does: most returns are
--- like this. It has KEYS, ARGV and the reply of return.lua, and give_back of one algorithm
--- without the lines that end in @batch. Of anything that these are for, and of a return
--- that changes nothing, it replies an empty list and has written nothing: return.lua is
--- called then.
+-- Gives units of one admitted charge back to one key: return.lua for the usual call, without
+-- tables for each key, and at three quarters of its instructions. KEYS, ARGV and the reply are
+-- those of return.lua with a single return.
+--
+-- It has give_back of one algorithm, without the lines that end in @batch or @many. What these
+-- are for, and a return that changes nothing, it leaves to return.lua: the reply is empty, and
+-- nothing has been written.
 
 local now, params, list = argv[1], argv[3], argv[4]
 if now ~= '' then
@@ -34,11 +36,11 @@ if rest == '' then
   free, wait, full = rule.burst or rule.limit, 0, 0
 else
   life = ceil(life / 1000) + grace
-  if not long then
-    local left = call('PTTL', key)
-    if left > life then life = left end
+  if not long and call('PTTL', key) > life then
+    call('SET', key, rest, 'KEEPTTL')
+  else
+    call('PSETEX', key, format('%d', life), rest)
   end
-  call('PSETEX', key, format('%d', life), rest)
 end
 if memory then call('PSETEX', returned, format('%d', ceil(other / 1000) + grace), memory) end
 return {given, free > 0 and free or 0, wait, full}

@@ -50,7 +50,6 @@ local function encode_cells(s, stamp)
 end
 
 local cells
-local NO_UNITS = '\0\0\0\0\0\0'
 
 -- @rare
 -- what grids.lua needs
@@ -203,6 +202,8 @@ function cells.owe(s, n, at)
 end
 
 -- @return
+local NO_UNITS = '\0\0\0\0\0\0'
+
 function cells.give_back(value, r, now)
   local keep, length = r.cells + 1, ceildiv(r.window, r.cells)
   if #value ~= 15 + 6*keep or byte(value, 1) ~= 118 or u56(value, 9) ~= length then
