@@ -28,10 +28,10 @@ end
 local function bucket_after(s, n) return regain(s.rule, n, s.back) end
 
 local function bucket_outlook(s)
-  local room = s.rule.burst - s.used
-  s.room, s.more, s.reset = room, 0, 0
+  local left = s.rule.burst - s.used
+  s.room, s.more, s.reset = left, 0, 0
   if s.used > 0 then
-    s.more = bucket_after(s, room < 0 and 1 - room or 1)
+    s.more = bucket_after(s, left < 0 and 1 - left or 1)
     s.reset = bucket_after(s, s.used)
   end
 end
@@ -114,7 +114,7 @@ local bucket = small(decode_bucket, take_bucket, bucket_after, encode_bucket)
 function bucket.prepare(rule, params)
   local burst, missing = string.match(params, '^(%d+),?(%d*)$')
   rule.burst, rule.missing = tonumber(burst), tonumber(missing) or 0
-  rule.capacity = rule.burst
+  rule.capacity = rule.burst -- @many
 end
 
 -- a bucket that does not begin full refills from its first charge on
@@ -172,8 +172,13 @@ function bucket.give_back(value, r, now, remembered)
   local came = back > 0 and given + 1 or given
   if given == units and back == rest and r.missing == 0 then return came, '', 0, true, memory, life end
   if part > 0 then missing, part = missing + 1, window - part end
-  local matters = regain(r, missing, part) - (now - last)
+  local lacks, behind = units - given, rest - back -- now, as a level
+  if behind < 0 then lacks, behind = lacks - 1, behind + window end
+  if behind > 0 then lacks, behind = lacks + 1, window - behind end
+  local free, wait, full -- unless more are missing than this version ever lacks
+  if lacks > 0 and missing <= r.burst then free, wait, full = r.burst - lacks, regain(r, 1, behind), regain(r, lacks, behind) end
+  local matters = full or regain(r, missing, part) - (now - last)
   local owed = form == 109 and math.min(u48(value, 27), missing - r.burst) or 0
   return came, (owed > 0 and 'm' or 'h') .. be48(missing) .. be48(part) .. sub(value, 14, 26) .. (owed > 0 and be48(owed) or ''),
-    math.min(matters, 316224000000000) + (r.missing > 0 and NEW_AGAIN or 0), false, memory, life
+    math.min(matters, 316224000000000) + (r.missing > 0 and NEW_AGAIN or 0), false, memory, life, free, wait, full
 end

@@ -102,9 +102,9 @@ local function give(r, now, units, part, remembered)
   local most, rest = took, 0
   if not exact then
     most = most - 1
-    local reset = u56(r.list, r.i + 21)
-    if reset > 0 then
-      local less, odd = muldiv(reset - 1, limit, window)
+    local full = u56(r.list, r.i + 21)
+    if full > 0 then
+      local less, odd = muldiv(full - 1, limit, window)
       if less == most then rest = odd end -- within a microsecond's refill
     end
   end

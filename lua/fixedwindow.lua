@@ -274,7 +274,9 @@ end
 
 -- @return
 function fixed_window.give_back(value, r, now)
-  if #value ~= 27 or sub(value, 1, 7) ~= r.form then return give_back_grids(window_grids().all(), value, r, now) end
+  if #value ~= 27 or sub(value, 1, 7) ~= r.form then
+    return give_back_grids(window_grids().all(), value, r, now) -- @batch
+  end
   local to = u56(value, 8)
   local from = to - r.window
   if r.kind > ALIGNED then
@@ -285,5 +287,6 @@ function fixed_window.give_back(value, r, now)
   local last = u56(value, 21)
   if r.at < from or r.at > now or now >= to or last < from or last >= to then return 0 end
   if r.cost >= count then return count, '' end
-  return r.cost, sub(value, 1, 14) .. be48(count - r.cost) .. sub(value, 21), to - now, true
+  count = count - r.cost
+  return r.cost, sub(value, 1, 14) .. be48(count) .. sub(value, 21), to - now, true, nil, nil, r.limit - count, to - now, to - now
 end

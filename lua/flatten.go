@@ -26,6 +26,9 @@ import (
 //   - A function that the script does not name any more is left out, and one that small(…)
 //     gets and nothing reads. One whose calls have become its body stays if the script also
 //     calls it as as['name'].
+//   - A line that ends in "-- @sole" says that the script has one algorithm. It is left out,
+//     rule.as in the driver becomes the name of the algorithm, and tables that nothing names
+//     any more are left out.
 //   - A local in capitals that is a number becomes the number, since a local costs each
 //     function that names it.
 //
@@ -43,8 +46,12 @@ func flatten(text string) string {
 	for _, f := range s.functions {
 		f.body = rewrite(f.body, inlineMark, s.writeInline)
 	}
+	s.sole = strings.Contains(s.main, soleMark)
 	s.main = rewrite(s.main, eachMark, s.writeEach)
-	for s.dropUnused() || s.dropFields() {
+	if s.sole {
+		s.writeSole()
+	}
+	for s.dropUnused() || s.dropFields() || s.sole && s.dropTables() {
 	}
 	return s.String()
 }
@@ -53,6 +60,7 @@ const (
 	rareMark   = "-- @rare\n"
 	inlineMark = " -- @inline\n"
 	eachMark   = " -- @each\n"
+	soleMark   = " -- @sole\n"
 )
 
 // These are for single lines: on a whole script each of them took milliseconds.
@@ -62,6 +70,7 @@ var (
 	eachLine   = regexp.MustCompile(`^ *(?:if rule\.as\.\w+ then |(\w+) = )?rule\.as\.(\w+)\((.*?)\)(?: end)? -- @each\n`)
 	inlineLine = regexp.MustCompile(`^ *([\w.]+)\((.*?)\) -- @inline\n`)
 	smallLine  = regexp.MustCompile(`small\((.*)\)`)
+	tables     = regexp.MustCompile(`^local (\w+(?:, \w+)*) = (?:\{.*\}|\w+)\n`)
 	registered = regexp.MustCompile(`^algorithms\[\d+\] = (\w+)\n`)
 )
 
@@ -88,7 +97,7 @@ func strip(text string) string {
 		if strings.HasPrefix(strings.TrimLeft(line, " "), "--") {
 			continue
 		}
-		if i := strings.Index(line, " -- "); i >= 0 && (line[i+len(" -- ")] != '@' || !strings.HasSuffix(line, inlineMark) && !strings.HasSuffix(line, eachMark)) {
+		if i := strings.Index(line, " -- "); i >= 0 && (line[i+len(" -- ")] != '@' || !strings.HasSuffix(line, inlineMark) && !strings.HasSuffix(line, eachMark) && !strings.HasSuffix(line, soleMark)) {
 			line = strings.TrimRight(line[:i], " ") + "\n"
 		}
 		b.WriteString(line)
@@ -133,6 +142,7 @@ type script struct {
 	functions  []*function
 	registered []string // the tables of algorithms
 	main       string   // what follows the last function
+	sole       bool     // whether it is the script of one algorithm
 }
 
 type function struct {
@@ -277,7 +287,11 @@ func (s *script) writeEach(line string) string {
 	var b strings.Builder
 	keyword, others := "if", false
 	branch := func(owner, body string) {
-		fmt.Fprintf(&b, "%s rule.as == %s then\n%s\n", keyword, owner, body)
+		if s.sole {
+			fmt.Fprintf(&b, "do\n%s\n", body)
+		} else {
+			fmt.Fprintf(&b, "%s rule.as == %s then\n%s\n", keyword, owner, body)
+		}
 		keyword = "elseif"
 	}
 	for _, f := range s.functions {
@@ -309,6 +323,51 @@ func (s *script) writeEach(line string) string {
 		return ""
 	}
 	return b.String() + "end\n"
+}
+
+// writeSole writes the name of the only algorithm where the driver asks for it.
+func (s *script) writeSole() {
+	if len(s.registered) != 1 {
+		panic(fmt.Sprintf("lua: a script of one algorithm has %v", s.registered))
+	}
+	s.main = rewrite(s.main, soleMark, func(string) string { return "" })
+	s.main = strings.ReplaceAll(s.main, "rule.as.", s.registered[0]+".")
+	s.top(func(line string) string {
+		if registered.MatchString(line) {
+			return ""
+		}
+		return line
+	})
+}
+
+// dropTables drops the tables of the top level that nothing names, and reports whether there
+// was any.
+func (s *script) dropTables() (any bool) {
+	s.top(func(line string) string {
+		m := tables.FindStringSubmatch(line)
+		if m == nil {
+			return line
+		}
+		for _, name := range strings.Split(m[1], ", ") {
+			if s.has(nil, func(text string) bool {
+				return mentions(strings.ReplaceAll(strings.Replace(text, line, "", 1), name+" = ", ""), name, ".")
+			}) {
+				return line
+			}
+		}
+		any = true
+		return ""
+	})
+	return any
+}
+
+// top rewrites the lines outside of functions.
+func (s *script) top(replace func(line string) string) {
+	s.first = rewrite(s.first, "\n", replace)
+	for _, f := range s.functions {
+		f.behind = rewrite(f.behind, "\n", replace)
+	}
+	s.main = rewrite(s.main, "\n", replace)
 }
 
 // assign gives the parameters of a body the values of the arguments of a call.
@@ -387,9 +446,13 @@ func (s *script) dropFields() (any bool) {
 		f.behind = smallLine.ReplaceAllStringFunc(f.behind, func(line string) string {
 			list := strings.Split(smallLine.FindStringSubmatch(line)[1], ", ")
 			for i, name := range names {
-				if list[i] != "nil" && !s.has(nil, func(text string) bool { return mentions(text, name, "") }) {
+				reads := func(text string) bool { return mentions(text, name, "") }
+				if list[i] != "nil" && !(s.sole && reads(s.main) || !s.sole && s.has(nil, reads)) {
 					list[i], any = "nil", true
 				}
+			}
+			if s.sole && strings.Join(list, "") == strings.Repeat("nil", len(names)) {
+				return "{}"
 			}
 			return "small(" + strings.Join(list, ", ") + ")"
 		})

@@ -28,7 +28,9 @@
 --       in rule.cost and rule.at, and the rest of it in rule.list from rule.i on; and what
 --       was given back before. It returns the units given back, the new value ('' for
 --       none), the us that it matters, whether no TTL that it had is longer, what to
---       remember, and for how many us; or nil and what is wrong
+--       remember, and for how many us; or nil and what is wrong. Where look would read anew
+--       what it knows, it also returns the room, more and reset of look, if rule.alone: there
+--       is no other return to the rule
 --   look(rule, now, k, value)    fills in the row of a key; or decode, see small.lua
 --   date(rule, k, now, grace)    writes a key that look has redated; or encode
 --
@@ -36,9 +38,10 @@
 -- partial(value) says that this is enough. Its give_back then returns the value that look
 -- needs, and instead of the us a function that writes the key.
 --
--- Lines that end in @several are for keys that have several rules, or tallies.
+-- Of these functions, lines that end in @batch and @many are not in returnone.lua: see
+-- script.go. Lines that end in @several are for keys that have several rules, or tallies.
 
-local now, grace = argv[1], argv[2] + 0
+local now, grace, format = argv[1], argv[2] + 0, string.format -- in half the time of tostring
 if now ~= '' then
   now = now + 0
 else
@@ -55,12 +58,12 @@ setmetatable(stored, one) -- @several
 setmetatable(written, one) -- @several
 for r = 1, K do
   local params, list = argv[2*r + 1], argv[2*r + 2]
-  local a, b, c = byte(list, 1, 3)
+  local a, b, c, d, e, f, g, h, i, u, v, w, x, y, z = byte(list, 1, 15)
+  local limit, window = ((((d*256 + e)*256 + f)*256 + g)*256 + h)*256 + i, ((((u*256 + v)*256 + w)*256 + x)*256 + y)*256 + z
   local rule = {
-    as = algorithms[a], limit = u48(list, 4), window = u48(list, 10), capacity = 0, short = true, first = last + 1, k = 1, upto = nil,
-    last = last, count = b*256 + c, list = list, i = 1, cost = 0, at = 0,
+    as = algorithms[a], limit = limit, window = window, short = window < 4294967296, first = last + 1, k = 1, last = last,
+    count = b*256 + c, list = list, alone = #list < 52, i = 1, cost = 0, at = 0, -- room for three more, as in take.lua
   }
-  rule.capacity, rule.short = rule.limit, rule.window < 4294967296
   if rule.as.prepare then rule.as.prepare(rule, params) end -- @each
   last = last + rule.count*(rule.as.returned and 2 or 1)
   rule.last = last
@@ -84,15 +87,15 @@ for r = 1, K do
   local rule = rules[r]
   local list, count = rule.list, rule.as.returned and rule.count
   for i = 16, #list, 36 do
-    local k = byte(list, i)*256 + byte(list, i + 1)
-    rule.i, rule.k = i, k
-    rule.cost = u48(list, i + 2)
-    rule.at = u56(list, i + 8)
+    local a, b, c, d, e, f, g, h, t, u, v, w, x, y, z = byte(list, i, i + 14)
+    local k = a*256 + b
+    rule.i, rule.k, rule.cost = i, k, ((((c*256 + d)*256 + e)*256 + f)*256 + g)*256 + h
+    rule.at = (((((t*256 + u)*256 + v)*256 + w)*256 + x)*256 + y)*256 + z
     local value, what, given = stored[k], problem[k] or count and problem[k + count], 0
-    local rest, life, long, memory, other
+    local rest, life, long, memory, other, free, wait, full
     if not knew(keys[k], rule.at) then value = nil end -- @tallies
     if value and not what then
-      given, rest, life, long, memory, other = rule.as.give_back(value, rule, now, count and stored[k + count])
+      given, rest, life, long, memory, other, free, wait, full = rule.as.give_back(value, rule, now, count and stored[k + count])
       if not given then what = rest end
     end
     if what then
@@ -104,6 +107,7 @@ for r = 1, K do
       if not long then left = call('PTTL', keys[k]) end
       life = ceil(life / 1000) + grace
       stored[k], written[k] = rest, write or left > life and left or life
+      room[k], more[k], reset[k] = free, wait, full
       if memory then
         stored[k + count] = memory
         written[k + count] = ceil(other / 1000) + grace
@@ -113,13 +117,14 @@ for r = 1, K do
   end
 end
 if wrong then return out end
+for k = 1, last do room[k] = nil end -- @several
 
 for k = 1, last do
   local ttl = written[k]
   if type(ttl) == 'function' then
     ttl()
   elseif ttl then
-    if stored[k] then call('SET', keys[k], stored[k], 'PX', tostring(ttl)) else call('DEL', keys[k]) end
+    if stored[k] then call('PSETEX', keys[k], format('%d', ttl), stored[k]) else call('DEL', keys[k]) end
   end
 end
 
@@ -127,7 +132,8 @@ for r = 1, K do
   local rule = rules[r]
   for k = rule.first, rule.first + rule.count - 1 do
     local value, s = stored[k], nil
-    if rule.as.decode then
+    if room[k] then -- give_back knows
+    elseif rule.as.decode then
       s = rule.as.decode(value, rule, now)
       if s then
         room[k], more[k], reset[k], redated[k] = s.room, s.more, s.reset, s.redated

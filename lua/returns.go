@@ -13,6 +13,7 @@ import (
 // Returns is a call that gives units back.
 type Returns struct {
 	Script *Script
+	One    *Script // for a single return: with an empty reply, it leaves the call to Script; or nil
 	Keys   []string
 	Args   []any
 
@@ -46,6 +47,7 @@ type returnRecord struct {
 const (
 	ruleSize   = 15
 	recordSize = 36
+	stringMost = 128 // units of a log in one string: see logforms.lua
 )
 
 // NewReturns encodes a call of return.lua. Prefix, now and grace are as for [NewRules]
@@ -82,6 +84,9 @@ func newReturns(prefix, now string, grace int, returns []core.Return, tallied, j
 		l.tally(rules)
 	} else {
 		l.Script = returnScript(rules, several)
+		if l.records == 1 {
+			l.One = returnOneScript(&rules[0].records[0].Return)
+		}
 	}
 	for i := range l.places {
 		p := &l.places[i]
@@ -219,6 +224,34 @@ func returnScript(rules []returnRule, several bool) *Script {
 	files.addAlgorithms(len(rules), func(i int) *core.Quota { return rules[i].quota })
 	script := files.join("return.lua")
 	returnScripts.Store(algorithms, script)
+	return script
+}
+
+// returnOneScripts holds the scripts for a single return by their algorithms.
+var returnOneScripts sync.Map // of *Script
+
+// returnOneScript returns the script for a single return, or nil if that would leave the call
+// to the batch script: for algorithms whose give_back does not know what look would find, and
+// for a log with more units than a string has.
+func returnOneScript(r *core.Return) *Script {
+	q := &r.Quota
+	switch q.Algorithm {
+	case core.SlidingLog:
+		if q.Limit-r.Remaining > stringMost {
+			return nil
+		}
+	case core.FixedWindow, core.SlidingCells, core.SlidingCounter, core.TokenBucket, core.LeakyBucket:
+	default:
+		return nil
+	}
+	if known, ok := returnOneScripts.Load(q.Algorithm); ok {
+		return known.(*Script)
+	}
+	files := newSelection(returning)
+	files.one = true
+	files.addAlgorithms(1, func(int) *core.Quota { return q })
+	script := files.join("returnone.lua")
+	returnOneScripts.Store(q.Algorithm, script)
 	return script
 }
 

@@ -16,7 +16,7 @@ import (
 //go:embed *.lua
 var files embed.FS
 
-// A Script is one of the drivers take.lua, debts.lua, return.lua, lease.lua, lost.lua and reset.lua
+// A Script is one of the drivers take.lua, debts.lua, return.lua, returnone.lua, lease.lua, lost.lua and reset.lua
 // behind the files that it needs, and no others: most of the cost of a call that
 // decides one request is for functions that a script defines. See also flatten.
 type Script struct {
@@ -56,7 +56,8 @@ func Plain(sha string) (text string) {
 // there are none; one that ends in "-- @several" is for several asks, or for keys of several
 // rules in return.lua, one that ends in "-- @debt" for debts.lua, one that ends in "-- @take"
 // for neither of these, one that ends in "-- @tallies" for keys that several algorithms
-// charge.
+// charge. One that ends in "-- @many" is not for returnone.lua, where one that ends in
+// "-- @batch" returns nothing, for return.lua to go on.
 type file struct {
 	text     [3]string   // of each purpose: that of taking is in all scripts
 	needs    [3][]string // of each purpose
@@ -153,6 +154,7 @@ type selection struct {
 	extra   bool // whether the lines with @extra are left in
 	several bool // whether those with @several are
 	tallies bool // whether those with @tallies are, and the texts for debts
+	one     bool // whether it is for returnone.lua: without those with @many and @batch
 }
 
 // add adds a file behind those that it needs.
@@ -257,6 +259,12 @@ func (s *selection) line(line string) string {
 			wanted = s.purpose == taking
 		case "tallies":
 			wanted = s.tallies
+		case "many":
+			wanted = !s.one
+		case "batch":
+			if s.one {
+				return "return\n"
+			}
 		}
 	}
 	if !wanted {

@@ -21,10 +21,10 @@ local function cells_after(s, n)
 end
 
 local function cells_outlook(s)
-  local room = s.rule.limit - s.used
-  s.room, s.more, s.reset = room, 0, 0
+  local left = s.rule.limit - s.used
+  s.room, s.more, s.reset = left, 0, 0
   if s.used > 0 then
-    s.more = cells_after(s, room < 0 and 1 - room or 1)
+    s.more = cells_after(s, left < 0 and 1 - left or 1)
     s.reset = cells_after(s, s.used)
   end
 end
@@ -202,21 +202,28 @@ function cells.owe(s, n, at)
 end
 
 -- @return
+local NO_UNITS = '\0\0\0\0\0\0'
+
 function cells.give_back(value, r, now)
   local keep, length = r.cells + 1, ceildiv(r.window, r.cells)
   if #value ~= 15 + 6*keep or byte(value, 1) ~= 118 or u56(value, 9) ~= length then
-    return give_back_grids(cells_grids().all(), value, r, now)
+    return give_back_grids(cells_grids().all(), value, r, now) -- @batch
   end
   local at = r.at
   local cell = floordiv(at, length)
   local behind = floordiv(u56(value, 2), length) - cell
   if at > now or behind < 0 or behind >= keep or floordiv(now, length) - cell >= keep then return 0 end
-  local place, given = 16 + 6*behind, r.cost
+  local place, given, used = 16 + 6*behind, r.cost, 0
   local count = u48(value, place)
-  if given >= count then
-    value = sub(value, 1, place - 1) .. '\0\0\0\0\0\0' .. sub(value, place + 6)
-    if sub(value, 16) == rep('\0', 6*keep) then value = '' end
-    return count, value, keep*length, true
+  if given > count then given = count end
+  local rest = sub(value, 1, place - 1) .. (given < count and be48(count - given) or NO_UNITS) .. sub(value, place + 6)
+  if given == count and sub(rest, 16) == rep('\0', 6*keep) then return given, '' end
+  local newest, oldest, passed = nil, nil, floordiv(now, length) - cell - behind
+  if passed < 0 or not r.alone then return given, rest, keep*length, true end
+  for i = 16, 10 + 6*(keep - passed), 6 do
+    if sub(rest, i, i + 5) ~= NO_UNITS then newest, oldest, used = newest or i, i, used + u48(rest, i) end
   end
-  return given, sub(value, 1, place - 1) .. be48(count - given) .. sub(value, place + 6), keep*length, true
+  if used < 1 or used > r.limit then return given, rest, keep*length, true end
+  local ends = (cell + behind + keep)*length - now -- of the newest cell
+  return given, rest, keep*length, true, nil, nil, r.limit - used, ends - (oldest - 16)/6*length, ends - (newest - 16)/6*length
 end

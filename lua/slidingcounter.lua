@@ -23,10 +23,10 @@ end
 
 local function counter_outlook(s)
   s.used = s.current + s.fading
-  local room = s.rule.limit - s.used
-  s.room, s.more, s.reset = room, 0, 0
+  local left = s.rule.limit - s.used
+  s.room, s.more, s.reset = left, 0, 0
   if s.used > 0 then
-    s.more = counter_after(s, room < 0 and 1 - room or 1)
+    s.more = counter_after(s, left < 0 and 1 - left or 1)
     s.reset = counter_after(s, s.used)
   end
 end
@@ -182,7 +182,9 @@ function counter.give_back(value, r, now)
     current = u48(value, 9)
     previous = u48(value, 15)
   end
-  if current + previous < 1 or current + previous >= 281474976710656 then return give_back_grids(counter_grids().all(), value, r, now) end
+  if current + previous < 1 or current + previous >= 281474976710656 then
+    return give_back_grids(counter_grids().all(), value, r, now) -- @batch
+  end
   local mine = floordiv(r.at, window)
   local given = 0
   local behind = floordiv(u56(value, 2), window) - mine
@@ -195,5 +197,10 @@ function counter.give_back(value, r, now)
     previous = previous - given
   end
   if current + previous == 0 then return given, '' end
-  return given, sub(value, 1, 8) .. be48(current) .. be48(previous) .. sub(value, 21), 2*window, true
+  value = sub(value, 1, 8) .. be48(current) .. be48(previous) .. sub(value, 21)
+  if not r.alone or mine + behind ~= floordiv(now, window) then return given, value, 2*window, true end
+  local s = {rule = r, current = current, previous = previous, left = window - now % window, used = 0, fading = 0, room = 0, more = 0, reset = 0}
+  s.fading = previous > 0 and weighted(s, previous, s.left) or 0
+  counter_outlook(s)
+  return given, value, 2*window, true, nil, nil, s.room, s.more, s.reset
 end

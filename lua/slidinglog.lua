@@ -261,18 +261,21 @@ end
 -- Gives back the units of a time. Units ahead of now stay as they are: the next decision
 -- dates them now.
 function log.give_back(value, r, now)
-  if r.upto and #value >= 30 and tails[r.k] ~= false and log.partial(value) then return give_back_ring(value, r, now) end
+  if r.upto and #value >= 30 and tails[r.k] ~= false and log.partial(value) then return give_back_ring(value, r, now) end -- @many
   local head, width, at, cost = r.head, r.short and 4 or 6, r.at, r.cost
   local first, last = #head + 1, #value - 6
   local size = last - first
   if size < 0 or size % width ~= 0 or size >= STRING_MOST*width or size >= r.limit*width or sub(value, 1, first - 1) ~= head then
-    return give_back_mixed(value, r, now)
+    return give_back_mixed(value, r, now) -- @batch
   end
-  local tick = sub(be56(at), 8 - width)
-  local newest = newest_of(value, width)
-  if newest > now then return give_back_mixed(value, r, now) end
+  local a, b, c, d, e, f, g = byte(value, last, last + 6)
+  local newest = ((a*256 + b)*256 + c)*256 + d
+  if width == 4 then newest = ((e*256 + f)*256 + g)*4294967296 + newest else newest = g*281474976710656 + (newest*256 + e)*256 + f end
+  if newest > now then
+    return give_back_mixed(value, r, now) -- @batch
+  end
   if at > newest or now - at >= r.window or cost == 0 then return 0 end
-  local from = first - 1
+  local tick, from = sub(be56(at), 8 - width), first - 1
   repeat from = string.find(value, tick, from + 1, true) until not from or (from - first) % width == 0 -- or it has bytes of two
   if not from then return 0 end
   local to, given = from + width, 1
@@ -280,9 +283,13 @@ function log.give_back(value, r, now)
   if from == first and to > last then return given, '' end
   if to > last then -- the newest: those before it may have other bytes above
     newest = at - (at - (width == 4 and u32(value, from - 4) or u48(value, from - 6))) % (width == 4 and 4294967296 or 281474976710656)
-    return given, sub(value, 1, from - 1) .. sub(be56(newest), 1, 7 - width), r.window, true
+    value = sub(value, 1, from - 1) .. sub(be56(newest), 1, 7 - width)
+  else
+    value = sub(value, 1, from - 1) .. sub(value, to)
   end
-  return given, sub(value, 1, from - 1) .. sub(value, to), r.window, true
+  local age = r.alone and now - newest + (newest - (width == 4 and u32(value, first) or u48(value, first))) % (width == 4 and 4294967296 or 281474976710656)
+  if not age or age >= r.window then return given, value, r.window, true end
+  return given, value, r.window, true, nil, nil, r.limit - (#value - 6 - first) / width - 1, r.window - age, r.window - now + newest
 end
 
 function log.look(rule, now, k, value)

@@ -357,6 +357,15 @@ func (b *batcher) returnUnits(ctx context.Context, batch []*request) error {
 }
 
 func (s *Store) giveBack(ctx context.Context, c *lua.Returns) ([]core.Returned, error) {
+	if c.One != nil {
+		reply, err := s.run(ctx, &invocation{script: c.One, keys: c.Keys, args: c.Args})
+		if err != nil {
+			return nil, err
+		}
+		if len(reply) > 0 {
+			return c.Decode(reply)
+		}
+	}
 	reply, err := s.run(ctx, &invocation{script: c.Script, keys: c.Keys, args: c.Args})
 	if err != nil {
 		return nil, err

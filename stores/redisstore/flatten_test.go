@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
@@ -19,19 +22,26 @@ import (
 
 // A twin is a second server on which each call of the store runs as well, by the
 // files as they are written. Replies and states must be those of the script that the
-// store runs, which is flattened.
+// store runs, which is flattened. The script for a single return must do what the files for
+// several do, or nothing.
 type twin struct {
 	t      *testing.T
 	client *redis.Client
 
 	mu    sync.Mutex // both servers have the calls in the same order
 	calls int
+	every int // so many calls are between two looks at the states
+
+	ones          map[string]bool // the scripts for a single return, by their SHA
+	several       map[byte]string // the files for several returns, by algorithm
+	singles, left map[byte]int    // how often the former gave units back, and left that to the latter
 }
 
 // withTwin returns a client whose calls run on the twin too.
 func withTwin(t *testing.T) (*redis.Client, *twin) {
-	client, other := redistest.Real(t), &twin{t: t, client: redistest.Real(t)} // two servers
-	bare := redis.NewClient(client.Options())                                  // without the hook
+	client, other := redistest.Real(t), &twin{t: t, client: redistest.Real(t), every: 10, singles: make(map[byte]int), left: make(map[byte]int)} // two servers
+	other.several, other.ones = severalOf()
+	bare := redis.NewClient(client.Options()) // without the hook
 	t.Cleanup(func() { bare.Close() })
 	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		other.mu.Lock()
@@ -51,7 +61,7 @@ func withTwin(t *testing.T) (*redis.Client, *twin) {
 				sha = hex.EncodeToString(sum[:])
 			}
 			if text := lua.Plain(sha); text != "" {
-				other.compare(context.WithoutCancel(ctx), bare, text, args[2:], cmd, err)
+				other.compare(context.WithoutCancel(ctx), bare, sha, text, args[2:], cmd, err)
 			}
 		}
 		return err
@@ -59,15 +69,37 @@ func withTwin(t *testing.T) (*redis.Client, *twin) {
 	return client, other
 }
 
+// severalOf returns the files of the scripts for several returns to the algorithms that have a
+// script for a single one, and whether a SHA is that of such a script.
+func severalOf() (texts map[byte]string, ones map[string]bool) {
+	texts, ones = make(map[byte]string), make(map[string]bool)
+	for _, a := range core.Algorithms() {
+		c := core.Charge{Quota: core.Quota{Algorithm: a, Limit: 5, Window: 1_000_000, Cells: 5, Burst: 5}}
+		if call := lua.NewReturns("limit", "", 1, []core.Return{{Charge: c, Remaining: 4}}, false); call.One != nil {
+			texts[byte(a)], ones[call.One.SHA] = lua.Plain(call.Script.SHA), true
+		}
+	}
+	return texts, ones
+}
+
 // compare runs a call on the twin.
-func (w *twin) compare(ctx context.Context, client *redis.Client, text string, args []any, cmd redis.Cmder, err error) {
+func (w *twin) compare(ctx context.Context, client *redis.Client, sha, text string, args []any, cmd redis.Cmder, err error) {
 	w.calls++
+	if w.ones[sha] && err == nil {
+		algorithm := args[len(args)-1].([]byte)[0]
+		if len(cmd.(once).Val()) == 0 {
+			w.left[algorithm]++
+			return
+		}
+		w.singles[algorithm]++
+		text = w.several[algorithm]
+	}
 	got, failed := w.client.Do(ctx, append([]any{"eval", text}, args...)...).Int64Slice()
 	assert.Equal(w.t, err == nil, failed == nil, "%v, %v", err, failed)
 	if reply, ok := cmd.(once); ok && err == nil {
 		assert.Equal(w.t, reply.Val(), got)
 	}
-	if w.calls%10 != 0 { // a difference in a state shows in later replies too
+	if w.calls%w.every != 0 { // a difference in a state shows in later replies too
 		return
 	}
 	for _, key := range args[1 : 1+args[0].(int)] {
@@ -90,4 +122,70 @@ func TestFlattened(t *testing.T) {
 	compareBatches(t, at(client, &now), &now, 60)
 	t.Logf("%d calls", other.calls)
 	assert.Greater(t, other.calls, 1000)
+}
+
+// TestSingleReturns compares the scripts for a single return with the files of those for
+// several, in replies and in stored bytes, over random histories: of takes and returns, by two
+// versions of a rule, with a clock that sometimes steps back.
+func TestSingleReturns(t *testing.T) {
+	race.Skip(t)
+	client, other := withTwin(t)
+	other.every = 1
+	now := start
+	store := at(client, &now)
+	for seed := range 120 {
+		random := rand.New(rand.NewPCG(7, uint64(seed)))
+		for algorithm := range other.several {
+			var versions [2]core.Charge
+			for i := range versions {
+				q := core.Quota{Algorithm: core.Algorithm(algorithm), Limit: 1 + random.Int64N(300), Window: 1_000_000 << random.IntN(14)}
+				switch q.Algorithm {
+				case core.SlidingCells:
+					q.Cells = 2 + random.Int64N(12)
+				case core.TokenBucket, core.LeakyBucket:
+					q.Burst = 1 + random.Int64N(300)
+				case core.FixedWindow:
+					q.Aligned = random.IntN(2) == 0
+				}
+				if i > 0 && random.IntN(2) == 0 { // only the limit has changed
+					limit := q.Limit
+					q = versions[0].Quota
+					q.Limit = limit
+				}
+				versions[i] = core.Charge{Policy: fmt.Sprint("p", seed), Rule: fmt.Sprint("r", algorithm), Key: "k", Quota: q}
+			}
+			var taken []core.Return
+			for range 25 {
+				c := versions[random.IntN(8)/7]
+				now += random.Int64N(2) * random.Int64N(1+c.Quota.Window/[]int64{2, 50, 1000}[random.IntN(3)])
+				if random.IntN(40) == 0 {
+					now -= c.Quota.Window / 4
+				}
+				if len(taken) == 0 || random.IntN(5) < 3 {
+					c.Cost = 1 + random.Int64N(4)
+					if d, err := core.Take(t.Context(), store, []core.Charge{c}); assert.NoError(t, err) && d.Allowed {
+						taken = append(taken, d.Return(0, c))
+					}
+					continue
+				}
+				i := len(taken) - 1 - random.IntN(min(3, len(taken)))
+				r := taken[i]
+				if random.IntN(8) > 0 { // or it is given back twice
+					taken = append(taken[:i], taken[i+1:]...)
+				}
+				_, err := storetest.Return(t.Context(), store, c.Policy, []core.Return{r})
+				require.NoError(t, err, "seed %d: %+v", seed, r)
+			}
+			now = max(now, start)
+			if t.Failed() {
+				t.Fatalf("seed %d: %+v", seed, versions)
+			}
+		}
+	}
+	t.Logf("single returns by algorithm: %v, and for the script for several: %v", other.singles, other.left)
+	require.Len(t, other.several, 6)
+	for algorithm := range other.several {
+		assert.Greater(t, other.singles[algorithm], 200, core.Algorithm(algorithm))
+		assert.Positive(t, other.left[algorithm], core.Algorithm(algorithm))
+	}
 }
