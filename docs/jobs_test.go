@@ -34,7 +34,7 @@ type job struct{ customer, file string }
 func (w *worker) run(ctx context.Context, j job) error {
 	d, err := w.exports.Take(ctx, limit.Request{Keys: map[string]string{"user": j.customer}})
 	switch {
-	case err != nil: // nothing is charged
+	case err != nil: // not decided: try again later
 		return err
 	case d.RetryAfter == limit.Never:
 		return fmt.Errorf("job %s can never run", j.file)

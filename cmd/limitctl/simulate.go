@@ -47,7 +47,8 @@ AWS ALB, CloudFront, Cloudflare, IIS, Gin, Echo and log/slog, CSV with a header,
 and JSON lines, also as Kubernetes, docker compose, syslog and journald pass
 them on, plain or compressed with gzip or zstd. LOG is a file, a pattern such as
 "access.log*", or - for the standard input. Files may be given in any order. To
-suggest limits, it reads the log twice.
+suggest limits, it reads the log twice, the standard input from a copy in the
+directory of temporary files. A pipe is read once, and no suggestion is tried.
 
 A request meets the policy of its route, and those that it is "with" in the
 file. Rule sets that code puts around or behind it are not replayed.
@@ -124,16 +125,13 @@ func (s *simulation) run(cmd *cobra.Command, logs []string) error {
 		return usageError{err}
 	}
 	reading := new(accesslog.Options)
-	var copied *os.File // the standard input, to read it again
+	var input spool
 	if slices.Contains(logs, "-") {
 		from := cmd.InOrStdin()
 		if s.suggest {
-			if copied, err = os.CreateTemp("", "limitctl-*.log"); err != nil {
-				return fmt.Errorf("copy the standard input, which is read twice to suggest limits: %w", err)
-			}
-			defer os.Remove(copied.Name())
-			defer copied.Close()
-			from = io.TeeReader(from, copied)
+			input.file, input.err = os.CreateTemp("", "limitctl-*.log")
+			defer input.remove()
+			from = io.TeeReader(from, &input)
 		}
 		reading.Stdin = interruptible(cmd.Context(), from)
 	}
@@ -158,10 +156,12 @@ func (s *simulation) run(cmd *cobra.Command, logs []string) error {
 	options.Progress = func(lines int64) { fmt.Fprintf(bar, "\r%s lines read", words.Number(lines)) }
 	options.Again = func() (replay.Source, error) {
 		if reading.Stdin != nil {
-			if _, err := copied.Seek(0, io.SeekStart); err != nil {
-				return nil, err
+			if reading.Stdin = input.again(); reading.Stdin == nil {
+				return nil, nil
 			}
-			reading.Stdin = copied
+		}
+		if log.Piped() {
+			return nil, nil
 		}
 		return accesslog.Open(logs, reading)
 	}

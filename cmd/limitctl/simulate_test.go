@@ -128,6 +128,23 @@ func TestSimulateSuggestsFromInput(t *testing.T) {
 	assert.Empty(t, left)
 }
 
+// TestSimulatePipe suggests limits from a pipe, which it cannot read twice, and does not say what
+// they would have refused.
+func TestSimulatePipe(t *testing.T) {
+	text, err := os.ReadFile(handMade)
+	require.NoError(t, err)
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	go func() {
+		write.Write(text)
+		write.Close()
+	}()
+	defer read.Close()
+	out, _ := exits(t, 0, "simulate", fmt.Sprint("/dev/fd/", read.Fd()))
+	assert.Contains(t, out, "REFUSED")
+	assert.Regexp(t, `per ip +– +–`, out)
+}
+
 // TestSimulateTop bounds each list of a report.
 func TestSimulateTop(t *testing.T) {
 	out, _ := exits(t, 0, "simulate", "--file", oldPolicy, "--compare", newPolicy, "--suggest", "--top", "1", handMade)

@@ -51,7 +51,9 @@ for wrong arguments.`,
 				return err
 			}
 			defer s.end()
-			q.Matches = d.subject.matches
+			if q.Matches, err = s.matcher(&d.subject); err != nil {
+				return usageError{err}
+			}
 			answer, err := s.limits.Top(cmd.Context(), s.client, q)
 			if err != nil {
 				return err
@@ -72,6 +74,26 @@ for wrong arguments.`,
 	f.IntVar(&q.Scan, "scan", 100_000, "how many keys to look at, at most")
 	f.IntVar(&q.Pace, "pace", 20_000, "how many keys to look at in a second, at most")
 	return cmd
+}
+
+// matcher returns which keys of rules a subject names. A key may be written as requests have it,
+// such as an IPv6 address of a prefix.
+func (s *session) matcher(of *subject) (matches func(policy, rule, key string) bool, err error) {
+	rules := s.limits.Rules()
+	if len(rules) > 0 && of.policy+of.rule != "" {
+		if rules, err = s.limits.Matching(of.policy, of.rule); err != nil {
+			return nil, err
+		}
+	}
+	meant := map[subject]bool{}
+	for _, r := range rules {
+		for _, key := range s.limits.Keys(r, of.key) {
+			meant[subject{r.Policy, r.Name, key}] = true
+		}
+	}
+	return func(policy, rule, key string) bool {
+		return of.matches(policy, rule, key) || of.key != "" && meant[subject{policy, rule, key}]
+	}, nil
 }
 
 // print prints an answer for a terminal.

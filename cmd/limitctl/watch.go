@@ -59,7 +59,7 @@ for wrong arguments.`,
 			case asJSON:
 				w.to = &watchJSON{to: cmd.OutOrStdout()}
 			case table.sort != "":
-				table.to, w.to = cmd.OutOrStdout(), &table
+				table.to, table.of, w.to = cmd.OutOrStdout(), w.subject, &table
 			default:
 				w.to = &watchLines{to: cmd.OutOrStdout(), zone: time.Local}
 			}

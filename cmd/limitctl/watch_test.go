@@ -207,6 +207,28 @@ func TestWatchOmissions(t *testing.T) {
 	assert.LessOrEqual(t, len(left), 10_000)
 }
 
+// TestWatchTableCounts counts a request that was given back once, and says how many keys it left
+// out.
+func TestWatchTableCounts(t *testing.T) {
+	var out strings.Builder
+	w := watch{subject: subject{key: "1"}, to: &watchTable{to: &out, zone: time.UTC, every: time.Second, sort: "refused", of: subject{key: "1"}}}
+	two := feed.Event{Policy: "p", Outcome: "refused", Rules: []feed.Rule{{Name: "a", Key: "1"}, {Name: "b", Key: "2"}}}
+	batch := feed.Batch{Instance: "api", Events: []feed.Event{two, {Policy: "q", Allowed: true, Outcome: "admitted"}, {Policy: "q", Allowed: true, Outcome: "given back"}}}
+	require.NoError(t, w.print(&batch, make(omissions), time.Unix(0, 0)))
+	require.NoError(t, w.print(&feed.Batch{}, make(omissions), time.Unix(1, 0)))
+	assert.Equal(t, "00:00:01  in 1s: 1 refused and 0 admitted\nREFUSED  POLICY  RULE  KEY\n1        p       a     1\n\n", out.String())
+	out.Reset()
+	w = watch{to: &watchTable{to: &out, zone: time.UTC, every: time.Second, sort: "key"}}
+	batch.Events = batch.Events[1:]
+	for i := range tableCounts + 3 {
+		batch.Events = append(batch.Events, feed.Event{Policy: "p", Rules: []feed.Rule{{Name: "a", Key: fmt.Sprint(i)}}})
+	}
+	require.NoError(t, w.print(&batch, make(omissions), time.Unix(0, 0)))
+	require.NoError(t, w.print(&feed.Batch{}, make(omissions), time.Unix(1, 0)))
+	assert.Contains(t, out.String(), "in 1s: 10,003 refused and 1 admitted\n")
+	assert.Contains(t, out.String(), "and 9,980 more keys\nand 3 refusals of keys beyond these\n")
+}
+
 // TestWatchTable sorts and filters what instances publish, once in a while.
 func TestWatchTable(t *testing.T) {
 	refused := func(policy, rule, key string) feed.Event {
@@ -228,9 +250,9 @@ func TestWatchTable(t *testing.T) {
 		{subject{policy: "other"}, "rule", "00:00:05  in 5s: 0 refused and 0 admitted; 7 and 1,000 not counted, of all policies\n\n"},
 	} {
 		var out strings.Builder
-		w := watch{subject: c.of, to: &watchTable{to: &out, zone: time.UTC, every: 5 * time.Second, sort: c.sort, begun: time.Unix(0, 0), counts: map[subject]int64{}}}
+		w := watch{subject: c.of, to: &watchTable{to: &out, zone: time.UTC, every: 5 * time.Second, sort: c.sort, of: c.of}}
 		left := make(omissions)
-		require.NoError(t, w.print(&batch, left, time.Unix(1, 0)))
+		require.NoError(t, w.print(&batch, left, time.Unix(0, 0)))
 		batch := batch
 		batch.Refused, batch.Admitted = 0, 0
 		require.NoError(t, w.print(&batch, left, time.Unix(5, 0)))

@@ -18,12 +18,14 @@ type watchTable struct {
 	to    io.Writer
 	zone  *time.Location
 	every time.Duration
-	sort  string // a key of orders
+	sort  string  // a key of orders
+	of    subject // what to count
 
 	begun                             time.Time
 	refused, admitted                 int64
 	refusedNotShown, admittedNotShown int64
 	counts                            map[subject]int64
+	uncounted                         int64 // refusals of keys that were too many
 }
 
 const (
@@ -46,22 +48,34 @@ type refusedKey struct {
 }
 
 func (t *watchTable) event(_ string, e *feed.Event) error {
-	if e.Allowed {
+	switch {
+	case e.Outcome == "given back": // it was counted when it was admitted
+		return nil
+	case e.Allowed:
 		t.admitted++
 		return nil
 	}
 	t.refused++
-	of := []feed.Rule{{}} // a decision without a rule, such as of a barred client
-	if len(e.Rules) > 0 {
-		of = e.Rules
+	if len(e.Rules) == 0 { // such as of a barred client
+		t.count(subject{policy: e.Policy})
 	}
-	for i := range of {
-		key := subject{e.Policy, of[i].Name, of[i].Key}
-		if _, known := t.counts[key]; known || len(t.counts) < tableCounts {
-			t.counts[key]++
+	for _, r := range e.Rules {
+		if t.of.matches(e.Policy, r.Name, r.Key) {
+			t.count(subject{e.Policy, r.Name, r.Key})
 		}
 	}
 	return nil
+}
+
+func (t *watchTable) count(key subject) {
+	if _, known := t.counts[key]; !known && len(t.counts) >= tableCounts {
+		t.uncounted++
+		return
+	}
+	if t.counts == nil {
+		t.counts = make(map[subject]int64)
+	}
+	t.counts[key]++
 }
 
 func (t *watchTable) missed(_ string, _ time.Time, admitted, refused int64) error {
@@ -72,7 +86,7 @@ func (t *watchTable) missed(_ string, _ time.Time, admitted, refused int64) erro
 // tick prints the table if it is due.
 func (t *watchTable) tick(now time.Time) error {
 	if t.begun.IsZero() {
-		t.begun, t.counts = now, make(map[subject]int64)
+		t.begun = now
 	}
 	if now.Sub(t.begun) < t.every {
 		return nil
@@ -99,7 +113,10 @@ func (t *watchTable) tick(now time.Time) error {
 	if len(rows) > tableRows {
 		fmt.Fprintf(w, "and %s\n", words.Count(int64(len(rows)-tableRows), "more key"))
 	}
+	if t.uncounted > 0 {
+		fmt.Fprintf(w, "and %s of keys beyond these\n", words.Count(t.uncounted, "refusal"))
+	}
 	fmt.Fprintln(w)
-	*t = watchTable{to: t.to, zone: t.zone, every: t.every, sort: t.sort, begun: now, counts: make(map[subject]int64)}
+	*t = watchTable{to: t.to, zone: t.zone, every: t.every, sort: t.sort, of: t.of, begun: now}
 	return w.Flush()
 }

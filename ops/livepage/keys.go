@@ -17,7 +17,7 @@ const (
 )
 
 // keys returns the keys with the most refusals, or those at or near their limits: one row for
-// a client, whatever rules have it as a key.
+// a client, whatever rules have it as a key, and one for each rule that all requests share.
 func (p *page) keys(t *totals, q query) []keyRow {
 	of := query{policy: q.policy, order: q.order}
 	top, ok := t.keys[of]
@@ -25,8 +25,17 @@ func (p *page) keys(t *totals, q query) []keyRow {
 		top = p.top(of)
 		t.keys[of] = top
 	}
-	type client struct{ per, key string }
-	clientOf := func(k *topkeys.Key) client { return client{t.rule(k.Policy, k.Rule).Key.String(), k.Key} }
+	type client struct {
+		per, key string
+		of       ruleOf
+	}
+	clientOf := func(k *topkeys.Key) client {
+		of := client{per: t.rule(k.Policy, k.Rule).Key.String(), key: k.Key}
+		if k.Key == "" {
+			of.of = ruleOf{k.Policy, k.Rule}
+		}
+		return of
+	}
 	all := map[client][]ruleOf{}
 	top = slices.DeleteFunc(slices.Clone(top), func(k topkeys.Key) bool {
 		of := clientOf(&k)
@@ -57,8 +66,12 @@ func (p *page) lists(t *totals) {
 	s := &t.state
 	s.Overrides = []override{}
 	banned := p.bannedByRules(t)
+	s.BansTotal = len(banned)
+	banned = banned[:min(len(banned), maxListed/2)]
 	if b := p.options.Bans; b != nil {
-		for _, e := range b.List() {
+		byHand := b.List()
+		s.BansTotal += len(byHand)
+		for _, e := range byHand {
 			row := ban{Entry: e.Entry, By: e.By, Reason: e.Reason, Until: unixMilli(e.Until)}
 			if p.options.HideKeys {
 				row.Entry, row.ID = "", p.banIDs.of(e.Entry)
@@ -66,7 +79,6 @@ func (p *page) lists(t *totals) {
 			banned = append(banned, row)
 		}
 	}
-	s.BansTotal = len(banned)
 	s.Bans = rows(banned, maxListed, listBytes, func(b *ban) ban { return *b })
 	if o := p.options.Overrides; o != nil {
 		list := o.List()
@@ -101,7 +113,7 @@ func (p *page) bannedByRules(t *totals) (list []ban) {
 			list = append(list, b)
 		}
 	}
-	return list[:min(len(list), maxListed/2)]
+	return list
 }
 
 // lift takes a key that an operator has reset off the list.

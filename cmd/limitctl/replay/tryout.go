@@ -43,7 +43,7 @@ func (r *run) tryOut(ctx context.Context) error {
 		}
 	}
 	log, err := o.Again()
-	if err != nil {
+	if err != nil || log == nil {
 		return err
 	}
 	defer log.Close()

@@ -31,6 +31,7 @@ type File struct {
 type file struct {
 	File
 	start  int64 // the time of its first records; 0 for a pipe, which cannot be read twice
+	piped  bool
 	in     io.ReadCloser
 	stream *Stream
 
@@ -68,6 +69,12 @@ func Open(patterns []string, options *Options) (*Log, error) {
 	return l, nil
 }
 
+// Piped reports whether a file, other than Options.Stdin, is a pipe or a device, which cannot be
+// read twice.
+func (l *Log) Piped() bool {
+	return slices.ContainsFunc(l.files, func(f *file) bool { return f.piped })
+}
+
 // expand returns the files of patterns, each once.
 func expand(patterns []string) (paths []string, err error) {
 	if len(patterns) == 0 {
@@ -103,6 +110,7 @@ func (f *file) glance(options *Options) error {
 	case info.IsDir():
 		return errors.New("is a folder: write the names of files in it, such as folder/*.log")
 	case !info.Mode().IsRegular():
+		f.piped = true
 		return nil
 	}
 	in, err := os.Open(f.Path)
