@@ -330,9 +330,9 @@ func (d Decision) SettleCosts(ctx context.Context, costs map[string]int64) error
 // Use says how much of each rule the request has used so far, by the names of the rules, while
 // the work goes on: after each chunk of a stream. The request must be one that can be settled. As
 // long as that is not above what it has taken, Use only notes it. Otherwise it takes more: half
-// as much again if there is room, and at least what was used, above the limit as far as the
-// Debt of the rule allows. If a rule has neither, Use returns a [*RefusedError] that says so:
-// the program should end the work.
+// as much again, or half of what is left, and at least what was used, above the limit as far as
+// the Debt of the rule allows. If a rule has neither, Use returns a [*RefusedError] that says
+// so: the program should end the work.
 //
 // An amount below that of an earlier call, and a rule that is not named, change nothing. A
 // settlement below what was used does not give back what was taken above the limit. An HTTP
@@ -343,11 +343,12 @@ func (d Decision) Use(ctx context.Context, soFar map[string]int64) error {
 	if err := d.mayCost(soFar); err != nil {
 		return err
 	}
-	err := d.of.Use(ctx, func(rule int) int64 {
+	err := d.of.Use(ctx, func(rule int) (n int64, said bool) {
+		n, said = soFar[d.policy.names[rule]]
 		if !d.policy.rules[rule].Charge.Quota.Spends() {
-			return 0
+			return 0, false
 		}
-		return min(soFar[d.policy.names[rule]], core.MaxCost)
+		return min(n, core.MaxCost), said
 	})
 	if err != nil || d.of.Allowed {
 		return err

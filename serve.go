@@ -202,14 +202,14 @@ func (l *layer) done(status int) {
 		return
 	}
 	if l.recorder != nil {
-		if status = l.recorder.Status(); status == 0 {
-			l.shared = true
-			l.recorder.Then(l.settle)
-			return
-		}
+		status = l.recorder.Status()
 	}
-	if status != 0 || uses {
+	switch {
+	case status != 0 || uses: // an answer may never come
 		l.settle(status)
+	case l.recorder != nil:
+		l.shared = true
+		l.recorder.Then(l.settle)
 	}
 }
 
@@ -225,7 +225,7 @@ func (l *layer) settle(status int) {
 	err := l.Decision.correct(ctx, func(i int, charged int64) int64 {
 		settle := &p.list[i].Settle
 		switch {
-		case used[i] > 0:
+		case used[i] != engine.Unsaid:
 			return used[i]
 		case status == 0 || *settle == (rules.Settlement{}):
 			return charged

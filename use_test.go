@@ -64,8 +64,8 @@ func TestUse(t *testing.T) {
 				{120, 0, 0, []int64{999, 850, 800}}, // less than before
 				{400, 201, 1, []int64{999, 600, 700}},
 				{401, 700, 1, []int64{999, 400, 300}},
-				{600, 701, 2, []int64{999, 400, 299}}, // half as much again is more than there is
-				{900, 0, 1, []int64{999, 100, 299}},
+				{600, 701, 2, []int64{999, 400, 150}}, // half as much again is more than there is: half of that
+				{900, 0, 1, []int64{999, 100, 150}},
 				{900, 1_000, 2, []int64{999, 100, 0}},
 			} {
 				calls.takes = 0
@@ -249,7 +249,8 @@ func TestUseOverHTTP(t *testing.T) {
 		"less":         {rules.AsUsed, use(3), 997},
 		"more":         {rules.AsUsed, use(30), 970},
 		"nothing said": {rules.AsUsed, func(http.ResponseWriter, *http.Request) {}, 990},
-		"a panic":      {rules.AsUsed, func(w http.ResponseWriter, r *http.Request) { use(30)(w, r); panic(http.ErrAbortHandler) }, 990 - 20},
+		"used nothing": {rules.AsUsed, use(0), 1_000},
+		"a panic":      {rules.AsUsed, func(w http.ResponseWriter, r *http.Request) { use(3)(w, r); panic(http.ErrAbortHandler) }, 997},
 		"a panic afterward": {rules.AsUsed, func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(200)
 			use(30)(w, r)

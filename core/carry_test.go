@@ -41,6 +41,22 @@ func (b *borrower) take(now, n int64) {
 	b.count += n
 }
 
+// giveBack gives units of the window that a time is in back. A window that has none begins anew.
+func (b *borrower) giveBack(at, n int64) (given int64) {
+	from, _ := b.q.period(at)
+	kind := windowMark(b.q.WindowMark()).kind()
+	if kind == ownWindows {
+		from = b.end - b.q.Window
+	}
+	if given = min(n, b.count); given == 0 {
+		return 0
+	}
+	if b.count -= given; b.count == 0 {
+		b.end, b.count, b.owed = from, b.q.Limit+b.owed, 0
+	}
+	return given
+}
+
 // TestDebtsOfWindows compares fixed windows with their definition, where debts are above the
 // limit and the next window repays them.
 func TestDebtsOfWindows(t *testing.T) {
@@ -61,6 +77,7 @@ func TestDebtsOfWindows(t *testing.T) {
 		c := Charge{Quota: q}
 		state, plain := NewState(FixedWindow), &borrower{q: &q}
 		now := time.Date(2025, 3, 29, 22, 0, 0, 0, time.UTC).UnixMicro() + random.Int64N(Day.Usual())
+		var returns []Return // of the window that goes on
 		for range 40 {
 			steps := []int64{0, 1, random.Int64N(q.Window), q.Window / 4, q.Window - 1, q.Window, q.Window + 1, random.Int64N(4 * q.Window)}
 			now += steps[random.IntN(len(steps))]
@@ -72,7 +89,19 @@ func TestDebtsOfWindows(t *testing.T) {
 				c.MaxDebt = 1 + random.Int64N(3*q.Limit)
 				c.Cost = 1 + random.Int64N(4*q.Limit)
 			}
-			used, owed, _ := plain.used(now)
+			used, owed, open := plain.used(now)
+			if !open {
+				returns = nil
+			}
+			if len(returns) > 0 && random.IntN(2) == 0 {
+				r := returns[0]
+				returns = returns[1:]
+				require.Equal(t, plain.giveBack(now, r.Cost), state.Return(&r, now), seed)
+				used, _, _ = plain.used(now)
+				state.Advance(&q, now)
+				require.Equal(t, max(0, q.Limit-used), max(0, state.Advance(&q, now)), seed)
+				continue
+			}
 			d := Decide(now, []Charge{c}, []State{state})
 			o := d.Outcomes()[0]
 			taken := int64(0)
@@ -89,6 +118,9 @@ func TestDebtsOfWindows(t *testing.T) {
 			}
 			if taken > 0 {
 				plain.take(now, taken)
+			}
+			if taken > 0 && !c.Debt {
+				returns = append(returns, d.Return(0, c))
 			}
 			if owed > 0 {
 				owing++

@@ -120,7 +120,7 @@ func (w *windowState) Refuse(bool) bool { return join(w, w.now) }
 func (w *windowState) Owe(q *Quota, n, at int64, _ uint64) {
 	carries := w.carries
 	w.carries = false
-	if carries && w.grids == nil && w.owes(q, at, w.now) {
+	if carries && (w.grids == nil || w.grids.forgotten(w, w.now)) && w.owes(q, at, w.now) {
 		w.grids = &grids{list: []gridOf{{}}, limit: q.Limit}
 	}
 	if carries && w.grids != nil {
@@ -168,7 +168,7 @@ func (w *windowState) counted() int64 {
 }
 
 // After implements [State]: all units come back together, but for those above the limit
-// that other versions took: see [grid].
+// that other versions or a debt took: see [grid].
 func (w *windowState) After(n int64) int64 {
 	if w.grids == nil {
 		return w.until - w.now
@@ -235,6 +235,16 @@ func (w *windowState) giveBack(q *Quota, n, at, now int64) int64 {
 	given := min(n, w.count)
 	w.count -= given
 	return given
+}
+
+// reopen makes an empty window the one before it, with units of which it counts some: a
+// window without units cannot be told from none.
+func (w *windowState) reopen(q *Quota, count, now int64) {
+	w.end -= w.mark.longest()
+	if w.mark.kind() == calendarPeriods {
+		w.end, _ = q.period(now)
+	}
+	w.count, w.last = count, w.end-1
 }
 
 func (w *windowState) empty() grid { return &windowState{} }

@@ -7,7 +7,7 @@ import "slices"
 // that differ in their limit only have one grid. It is the state of a key that one
 // version of a rule charges.
 //
-// A key that several versions charge has a grid for each. Whatever is admitted is
+// A key that several versions charge has a grid for each, and a window in debt a list of one. Whatever is admitted is
 // charged to all of them, and a version decides by its own. So each decides as if it
 // had admitted all that any of them did since its grid came.
 //
@@ -170,12 +170,17 @@ func (a *grids) fresh(g grid, now int64) bool {
 	return !slices.ContainsFunc(a.list, func(v gridOf) bool { return v.ends(g) > now })
 }
 
+// forgotten reports whether a store may have forgotten what the key has, and its version is new.
+func (a *grids) forgotten(g grid, now int64) bool {
+	return a.own == 1 && len(a.list) == 1 && a.fresh(g, now)
+}
+
 // charge takes units that were used at a time from all grids of a key but g, its state.
 func charge(g grid, now, n, at int64) {
 	held := g.others()
 	all := *held
 	if all.own == len(all.list) {
-		if all.own == 1 && all.fresh(g, now) { // a store may have forgotten the key
+		if all.forgotten(g, now) {
 			*held = nil
 			return
 		}
@@ -275,12 +280,17 @@ func giveBack(g grid, r *Return, now int64) (given int64) {
 	for i := range all.list {
 		v := &all.list[i]
 		one := v.of(g)
+		var n int64
 		switch mine := one.cuts(&r.Quota); {
 		case v.came > r.At:
 		case mine:
-			given = max(given, one.giveBack(&r.Quota, r.Cost, r.At, now))
+			n = one.giveBack(&r.Quota, r.Cost, r.At, now)
 		case len(all.list) > 1: // or it may not have been charged
-			given = max(given, one.giveBack(nil, r.Cost, r.At, now))
+			n = one.giveBack(nil, r.Cost, r.At, now)
+		}
+		if given = max(given, n); n > 0 && one.holds() == 0 && v.extra > 0 {
+			one.(*windowState).reopen(&r.Quota, v.limit+v.extra, now) // nothing else carries units
+			v.extra = 0
 		}
 	}
 	if len(all.list) > 1 && all.fresh(g, 0) { // nothing is left

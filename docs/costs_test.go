@@ -23,15 +23,15 @@ var rowsOf = limit.Named("rows", limit.Rule{
 
 // sendRows answers with rows until there are no more, or the user has none left.
 func sendRows(w http.ResponseWriter, r *http.Request, rows iter.Seq[string]) error {
-	sent := int64(0)
+	decision, used := limit.DecisionFrom(r.Context()), map[string]int64{"rows": 0}
 	for row := range rows {
-		sent++
-		if err := limit.DecisionFrom(r.Context()).Use(r.Context(), map[string]int64{"rows": sent}); err != nil {
+		used["rows"]++
+		if err := decision.Use(r.Context(), used); err != nil {
 			return err // a *limit.RefusedError if no rows are left
 		}
 		io.WriteString(w, row)
 	}
-	return nil
+	return decision.Use(r.Context(), used) // also if there were none
 }
 
 var estimatedRows = limit.Rule{
@@ -57,6 +57,7 @@ func Example_costs() {
 		line := fmt.Sprintln(w.Code, w.Header().Get("Retry-After"), w.Header().Get("RateLimit"), strings.Count(body, "row\n"), problem)
 		fmt.Println(strings.TrimSpace(line))
 	}
+	ask(rowsOf, 0)
 	ask(rowsOf, 40)
 	ask(rowsOf, 1_000)
 	ask(rowsOf, 40)
@@ -68,6 +69,7 @@ func Example_costs() {
 	text, _ := rules.Functions{Costs: []rules.Cost{rowsOf.Rules()[0].Cost}}.Parse("rows: 2000/1h per user cost most settle used")
 	ask(limit.Named("text", text.Rules()...), 2_500)
 	// Output:
+	// 200  "rows";r=1000;t=3600 0
 	// 200  "rows";r=1000;t=3600 40
 	// 200  "rows";r=960;t=3600 1000
 	// 429 3600 "rows";r=960;t=3600 0

@@ -32,7 +32,7 @@ local function period(rule, now)
 end
 
 -- @rare
--- All units come back together, but for those above the limit that other versions took.
+-- All units come back together, but for those above the limit that other versions or a debt took.
 local function after_windows(s, n)
   if not s.mine and not s.taken then return sooner(s, s.to - s.now) end
   if s.ends and s.ends <= s.now then return s.to - s.now end
@@ -205,6 +205,12 @@ local function window_grids()
       return given, sub(value, 1, 14) .. be48(count - given) .. sub(value, 21)
     end
 
+    function as.reopen(g, r, now)
+      local ends = u56(g.value, 8) - g.rule.window
+      if g.rule.kind > ALIGNED then ends = period(r, now) end
+      return sub(g.value, 1, 7) .. be56(ends) .. be48(g.limit + g.extra) .. be56(ends - 1)
+    end
+
     return as
   end
 
@@ -263,7 +269,8 @@ end
 function fixed_window.owe(s, n, at)
   s.rule.grids = s.rule.grids or window_grids()
   local kind = s.rule.grids.all()
-  if s.carries and s.rule.debt and not s.list and kind.owes(s, at) then
+  local forgotten = not s.mine and (not s.list or #s.list == 1 and s.ends <= s.now)
+  if s.carries and s.rule.debt and forgotten and kind.owes(s, at) then
     s.kind, s.mine = kind, {came = 0}
     s.list = {s.mine}
   elseif not s.carries then

@@ -25,6 +25,8 @@
 --   give(g, r, now)       gives back: the units, and the value
 --   above(extra, count, limit)  units above the limit of a period; nil if none are carried
 --   follows(rule, ends, now)    whether the period after one that ended goes on; with above
+--   reopen(g, rule, now)        the value of the period before that of g, which has become empty,
+--                               with what it carries; with above
 --
 -- The rule of a grid has the limit 0, and its state no outlook.
 --
@@ -288,6 +290,9 @@ local function give_back_grids(kind, value, r, now)
       local n, rest = kind.give(g, r, now)
       if not n then return nil, rest end
       if n > 0 then
+        if g.extra > 0 and kind.grid(rest, r).holds == 0 then
+          rest, g.extra = kind.reopen(g, r, now), 0
+        end
         local after = kind.grid(rest, r)
         g.value, g.ends, g.holds = rest, after.ends, after.holds
       end

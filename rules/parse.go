@@ -30,7 +30,7 @@ import (
 //	         "aligned" | "zone" zone | "cells" digits |
 //	         "burst" count | "missing" count | "empty" | "wait" duration |
 //	         "on-error" ( "local" | "allow" | "refuse" ) | "refuse" refusal |
-//	         "cost" function | "settle" ( status *( "," status ) | function ) |
+//	         "cost" function | "settle" ( status *( "," status ) | "used" | function ) |
 //	         "message" quoted |
 //	         "shadow" | "enforced" digits | "replaces" name | "hidden" | "attempts" |
 //	         "plan" name count | "reserve" name count | "exempt" exemption

@@ -104,6 +104,18 @@ func TestTopCounts(t *testing.T) {
 	assert.Contains(t, out, "no quota is in use under the prefix shop: check --prefix")
 }
 
+// TestTopOfOne finds a client by its address, and says which rules there are.
+func TestTopOfOne(t *testing.T) {
+	s := newServer(t)
+	s.try(t, "2001:db8:1:2::3", "alice")
+	s.try(t, "203.0.113.9", "bob")
+	_, out, _ := s.run(t, "top", "--key", "2001:db8:1:2::9", "--at", "1")
+	assert.Contains(t, out, "2001:db8:1:2::/64\n")
+	assert.NotContains(t, out, "203.0.113.9")
+	_, problem := s.exits(t, 3, "top", "--policy", "logn")
+	assert.Contains(t, problem, `no policy "logn"`)
+}
+
 // TestTopOfOthers checks that top shows the other keys if one has no state.
 func TestTopOfOthers(t *testing.T) {
 	s := newServer(t)

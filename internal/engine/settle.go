@@ -44,6 +44,8 @@ type unit struct {
 	core.Return
 
 	used  int64         // what the request has said that it used so far
+	said  bool          // whether it has said so
+	short bool          // whether the rule only watches, and lacks what was used
 	later []core.Return // what the rule took beside Return since
 	owed  int64         // what it took above the limit since, and does not give back
 }

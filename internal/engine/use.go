@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/routelimit/limit/core"
 )
@@ -11,9 +12,9 @@ import (
 // above what it has taken: half as much again if there is room, and otherwise what is used, as
 // far as there is room and the rule has debts. If that is not enough for a rule, d becomes its
 // refusal. The error is [ErrSettled], or wraps [ErrUndecided].
-func (d *Decision) Use(ctx context.Context, used func(rule int) int64) error {
+func (d *Decision) Use(ctx context.Context, used func(rule int) (n int64, said bool)) error {
 	t := d.taken
-	if t == nil {
+	if t == nil || t.ended.Load() { // before the lock, which a settlement holds
 		return ErrSettled
 	}
 	t.mu.Lock()
@@ -24,7 +25,9 @@ func (d *Decision) Use(ctx context.Context, used func(rule int) int64) error {
 	var list []growth
 	for i := range t.units {
 		u := &t.units[i]
-		if u.used = max(u.used, used(u.rule)); u.used > u.total() {
+		n, said := used(u.rule)
+		u.used, u.said = max(u.used, n), u.said || said
+		if u.used > u.total() && !u.short {
 			list = append(list, growth{unit: u, units: max(u.used-u.total(), u.total()/2)})
 		}
 	}
@@ -47,16 +50,25 @@ func (d *Decision) Use(ctx context.Context, used func(rule int) int64) error {
 	return nil
 }
 
-// extend takes more, and returns the rules that do not have what the request has used.
+// extend takes more, and returns the rules that do not have what the request has used. Near the
+// limit it takes half of what is left, so that few calls use up a rule.
 func (t *taken) extend(ctx context.Context, list []growth) (short []growth, err error) {
-	if short, err = t.grow(ctx, list); err != nil {
-		return nil, err
-	}
-	if err := t.takeMore(ctx, lacking(short)); err != nil {
-		return nil, err
+	more := slices.DeleteFunc(slices.Clone(list), func(g growth) bool { return g.owed > 0 }) // or there is no room
+	if len(more) > 0 {
+		if more, err = t.grow(ctx, more); err != nil {
+			return nil, err
+		}
+		more = lacking(more)
+		for i := range more {
+			g := &more[i]
+			g.units = max(g.units, (g.outcome.Remaining-g.Reserve)/2)
+		}
+		if err := t.takeMore(ctx, more); err != nil {
+			return nil, err
+		}
 	}
 	var owed []debt
-	for _, g := range lacking(short) {
+	for _, g := range lacking(list) {
 		if g.MaxDebt > 0 {
 			owed = append(owed, debt{unit: g.unit, units: g.units})
 		}
@@ -64,10 +76,16 @@ func (t *taken) extend(ctx context.Context, list []growth) (short []growth, err 
 	if err := t.owe(ctx, owed); err != nil {
 		return nil, err
 	}
-	if short = lacking(short); len(short) == 0 {
+	if short = lacking(list); len(short) == 0 {
 		return nil, nil
 	}
-	return t.grow(ctx, short) // which says how long they lack it
+	if short, err = t.grow(ctx, short); err != nil { // which says how long they lack it
+		return nil, err
+	}
+	for _, g := range short {
+		g.short = g.watches // it refuses nothing, and is not asked again until it is settled
+	}
+	return short, nil
 }
 
 // lacking returns those of list that have less than what is used, with what they lack.
@@ -80,18 +98,24 @@ func lacking(list []growth) (short []growth) {
 	return short
 }
 
-// Used returns what the request has said that it used of each rule, and whether it has said
-// anything.
+// Unsaid is what Used returns of a rule of which the request has said nothing.
+const Unsaid = -1
+
+// Used returns what the request has said that it used of each rule, or [Unsaid], and whether it
+// has said anything.
 func (d *Decision) Used() (used [core.MaxCharges]int64, any bool) {
+	for i := range used {
+		used[i] = Unsaid
+	}
 	if d.taken == nil {
 		return used, false
 	}
 	d.taken.mu.Lock()
 	defer d.taken.mu.Unlock()
 	for i := range d.taken.units {
-		u := &d.taken.units[i]
-		used[u.rule] = u.used
-		any = any || u.used > 0
+		if u := &d.taken.units[i]; u.said {
+			used[u.rule], any = u.used, true
+		}
 	}
 	return used, any
 }

@@ -17,7 +17,7 @@ const (
 )
 
 // keys returns the keys with the most refusals, or those at or near their limits: one row for
-// a client, whatever rules have it as a key, and one for each rule that all requests share.
+// a client, whatever rules have it as a key.
 func (p *page) keys(t *totals, q query) []keyRow {
 	of := query{policy: q.policy, order: q.order}
 	top, ok := t.keys[of]
@@ -25,17 +25,8 @@ func (p *page) keys(t *totals, q query) []keyRow {
 		top = p.top(of)
 		t.keys[of] = top
 	}
-	type client struct {
-		per, key string
-		of       ruleOf
-	}
-	clientOf := func(k *topkeys.Key) client {
-		of := client{per: t.rule(k.Policy, k.Rule).Key.String(), key: k.Key}
-		if k.Key == "" {
-			of.of = ruleOf{k.Policy, k.Rule}
-		}
-		return of
-	}
+	type client struct{ per, key string }
+	clientOf := func(k *topkeys.Key) client { return client{t.rule(k.Policy, k.Rule).Key.String(), k.Key} }
 	all := map[client][]ruleOf{}
 	top = slices.DeleteFunc(slices.Clone(top), func(k topkeys.Key) bool {
 		of := clientOf(&k)

@@ -15,8 +15,8 @@ import (
 )
 
 // TestForms tests that random batches, which are compared with core, take logs from
-// one stored form to another. The changes that it does not ask for come a few times in a
-// run, and so sometimes not at all.
+// one stored form to another. The changes that it does not ask for come less than ten
+// times in a run, and so sometimes not at all.
 //
 // A form is its letter, or "-".
 func TestForms(t *testing.T) {
@@ -55,7 +55,7 @@ func TestForms(t *testing.T) {
 		return err
 	}))
 	now := start
-	compareBatches(t, at(client, &now), &now, 75)
+	compareBatches(t, at(client, &now), &now, 150)
 	t.Logf("limits up to 128: %v", small)
 	t.Logf("limits above 128: %v", large)
 	for _, change := range []string{"- A", "A A", "B B", "M M", "N N", "A B", "A M", "c A", "c M", "c c", "d d", "d B"} {

@@ -65,6 +65,7 @@ func (p *periods) run() {
 		case 2:
 			c.Debt, c.Age = true, pick(p.random, []int64{0, 1, p.random.Int64N(2 * c.Quota.Window), 3 * c.Quota.Window})
 			c.Cost = pick(p.random, []int64{1, c.Quota.Limit, core.MaxCost})
+			drawMaxDebt(p.random, &c)
 		case 3, 4:
 			p.giveBack()
 			continue
@@ -88,7 +89,7 @@ func (p *periods) take(c core.Charge, state core.State) {
 		p.fail("%s: %v", describe(c), err)
 	}
 	p.log("%s: allowed=%v %s", describe(c), got.Allowed, outcome(got.Outcomes()[0]))
-	if got.Allowed != want.Allowed || got.At != want.At || !slices.Equal(got.Outcomes(), want.Outcomes()) {
+	if got.Allowed != want.Allowed || got.At != want.At || got.Forgiven != want.Forgiven || !slices.Equal(got.Outcomes(), want.Outcomes()) {
 		p.fail("package core decides allowed=%v %s", want.Allowed, outcome(want.Outcomes()[0]))
 	}
 	if got.Allowed && c.Cost > 0 && !c.Debt {
