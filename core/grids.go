@@ -7,9 +7,9 @@ import "slices"
 // that differ in their limit only have one grid. It is the state of a key that one
 // version of a rule charges.
 //
-// A key that several versions charge has a grid for each, and a window in debt a list of one. Whatever is admitted is
-// charged to all of them, and a version decides by its own. So each decides as if it
-// had admitted all that any of them did since its grid came.
+// A key that several versions charge has a grid for each, and a window in debt has a list
+// of one. Whatever is admitted is charged to all of them, and a version decides by its
+// own. So each decides as if it had admitted all that any of them did since its grid came.
 //
 //   - A grid comes with the first request that its version decides, but for looks. It begins
 //     with what the longest of the others holds, of fixed windows the fullest: each count is

@@ -66,9 +66,9 @@ type Rule struct {
 	Cost Cost
 
 	// Settle says what a request really cost, once it has been answered with a status:
-	// see [SettleBy]. The zero value keeps the charge. A lower cost refunds the rest, and a
-	// higher one takes what there is room for, and Debt: see limit.Decision.Settle, and [OnStatus]
-	// for attempts that count only if they fail. The status is the one that was sent:
+	// see [SettleBy], [AsUsed] for what its handler says, and [OnStatus] for attempts that
+	// count only if they fail. The zero value keeps the charge. A lower cost refunds the rest,
+	// and a higher one takes what there is room for, and Debt: see limit.Decision.Settle. The status is the one that was sent:
 	// by the handler, or later, by middleware around the rules that their adapter sees
 	// (docs/login.md). It is 200 if the handler wrote nothing, and 101 if it hijacked
 	// the connection. A request whose handler panics before it answers keeps its charge,

@@ -9,9 +9,9 @@ import (
 )
 
 // Use notes how much of each rule the request has used so far, and takes more where that is
-// above what it has taken: half as much again if there is room, and otherwise what is used, as
-// far as there is room and the rule has debts. If that is not enough for a rule, d becomes its
-// refusal. The error is [ErrSettled], or wraps [ErrUndecided].
+// above what it has taken: half as much again, or half of what is left, and at least what is
+// used, as far as there is room and the rule has debts. If that is not enough for a rule, d
+// becomes its refusal. The error is [ErrSettled], or wraps [ErrUndecided].
 func (d *Decision) Use(ctx context.Context, used func(rule int) (n int64, said bool)) error {
 	t := d.taken
 	if t == nil || t.ended.Load() { // before the lock, which a settlement holds
@@ -51,9 +51,10 @@ func (d *Decision) Use(ctx context.Context, used func(rule int) (n int64, said b
 }
 
 // extend takes more, and returns the rules that do not have what the request has used. Near the
-// limit it takes half of what is left, so that few calls use up a rule.
+// limit it takes half of what is left, so that few calls use up a rule. A rule in debt has no
+// room to ask for.
 func (t *taken) extend(ctx context.Context, list []growth) (short []growth, err error) {
-	more := slices.DeleteFunc(slices.Clone(list), func(g growth) bool { return g.owed > 0 }) // or there is no room
+	more := slices.DeleteFunc(slices.Clone(list), func(g growth) bool { return g.owed > 0 })
 	if len(more) > 0 {
 		if more, err = t.grow(ctx, more); err != nil {
 			return nil, err
