@@ -151,18 +151,47 @@ func (a *Address) dialer(config *tls.Config) (func(ctx context.Context, network,
 	if a.ServerName != "" {
 		config.ServerName = a.ServerName
 	}
-	secure := tls.Dialer{NetDialer: &net.Dialer{Timeout: handshakeTimeout}, Config: config}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		secure, asked := tls.Dialer{NetDialer: &net.Dialer{Timeout: handshakeTimeout}, Config: config.Clone()}, false
+		if len(config.Certificates) == 0 {
+			secure.Config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				asked = true
+				return new(tls.Certificate), nil
+			}
+		}
 		conn, err := secure.DialContext(ctx, network, addr)
 		var dial *net.OpError
-		if errors.As(err, &dial) && dial.Op == "dial" || ctx.Err() != nil {
-			return conn, err
-		}
-		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) {
+		switch {
+		case err == nil && asked:
+			return uncertified{conn}, nil
+		case errors.As(err, &dial) && dial.Op == "dial" || ctx.Err() != nil:
+		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF):
 			err = errHandshake
 		}
 		return conn, err
 	}, nil
+}
+
+// uncertified is a connection to a server that asked for a certificate and got none. If the
+// server insists, TLS 1.3 has it say so after the handshake, and the reset of the connection
+// can overtake what it says.
+type uncertified struct{ net.Conn }
+
+func (c uncertified) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	return n, c.explained(err)
+}
+
+func (c uncertified) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	return n, c.explained(err)
+}
+
+func (uncertified) explained(err error) error {
+	if closed(err) {
+		return errCertificate
+	}
+	return err
 }
 
 // badURL keeps the password out of the error: an error of package url contains the

@@ -31,7 +31,15 @@ func CheckPrefix(flag, prefix string) error {
 // global variable, and does so once.
 var Quiet = sync.OnceFunc(logging.Disable)
 
-var errHandshake = errors.New("no answer to the TLS handshake")
+var (
+	errHandshake   = errors.New("no answer to the TLS handshake")
+	errCertificate = errors.New("tls: certificate required")
+)
+
+// closed tells whether an error says that the server has closed the connection.
+func closed(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
 
 // Explain adds to an error of Redis what to write instead, if the error follows from the
 // flags. grant is the command that gives a user the rights that it needs, and sentinel says
@@ -47,6 +55,7 @@ func Explain(err error, grant string, sentinel bool) error {
 	if err == nil {
 		return nil
 	}
+	const refused = "the server refuses the TLS connection: %w: name the certificate of a client by --tls-cert and --tls-key"
 	text := err.Error()
 	switch login := "write --redis redis://user:password@host:6379, or set " + URLVariable; {
 	case sentinel && (strings.Contains(text, "WRONGPASS ") || strings.Contains(text, "NOAUTH ") || strings.Contains(text, "AUTH <password> called")):
@@ -63,13 +72,15 @@ func Explain(err error, grant string, sentinel bool) error {
 		return fmt.Errorf("the certificate of Redis is for another host: %w: write a name that it has by --tls-server-name", host)
 	case errors.As(err, &certificate):
 		return fmt.Errorf("the certificate of Redis is not valid: %w", certificate.Err)
+	case errors.Is(err, errCertificate):
+		return fmt.Errorf(refused, errCertificate)
 	case errors.As(err, &dial) && dial.Op == "remote error": // an alert of TLS
-		return fmt.Errorf("the server refuses the TLS connection: %w: name the certificate of a client by --tls-cert and --tls-key", dial.Err)
+		return fmt.Errorf(refused, dial.Err)
 	case errors.As(err, &handshake):
 		return errors.New("the server does not speak TLS: check the port, or write redis:// in place of rediss://")
 	case errors.Is(err, errHandshake):
 		return errors.New("the server does not answer the TLS handshake: check the port, or write redis:// in place of rediss://")
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+	case closed(err):
 		return errors.New("the server has closed the connection: check the port, or write rediss:// if the server wants TLS")
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return unreachable(dial)

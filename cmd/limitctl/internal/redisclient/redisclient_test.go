@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -104,7 +105,7 @@ func TestAddresses(t *testing.T) {
 		{Address{URL: "rediss://" + secure, CA: ca, ServerName: "db"}, "the certificate of Redis is for another host: x509: certificate is valid for redis.internal, localhost, not db: write a name that it has by --tls-server-name"},
 		{Address{URL: "rediss://" + mutual, CA: ca}, "the server refuses the TLS connection: tls: certificate required: name the certificate of a client by --tls-cert and --tls-key"},
 		{Address{URL: "redis://127.0.0.1:1"}, "Redis 127.0.0.1:1 cannot be reached: connection refused: check --redis, and whether Redis runs there"},
-		{Address{URL: "redis://no-such-host.invalid"}, "there is no host no-such-host.invalid: check --redis"},
+		{Address{URL: "redis://no..host"}, "there is no host no..host: check --redis"}, // no server is asked for it,
 		{Address{URL: "redis://:guard@" + sentinel, Sentinel: "primary"}, logins},
 		{Address{URL: "redis://" + sentinel + "?password=right", Sentinel: "primary"}, logins},
 		{Address{URL: "redis://:guard@" + sentinel + "?password=right", Sentinel: "other"}, "the Sentinel knows no primary of that name: write the name of its configuration by --sentinel"},
@@ -161,13 +162,21 @@ func authority(t *testing.T, dir string) {
 // withTLS has a server speak TLS too, and returns the port for that.
 func withTLS(t *testing.T, server *redistest.Server, dir, clients string) (port string) {
 	t.Helper()
-	port = freePort(t)
-	err := server.Client().Do(t.Context(), "config", "set", "tls-auth-clients", clients, "tls-cert-file", filepath.Join(dir, "cert.pem"),
-		"tls-key-file", filepath.Join(dir, "key.pem"), "tls-ca-cert-file", filepath.Join(dir, "ca.pem"), "tls-port", port).Err()
-	if err != nil {
-		t.Skipf("redis-server has no TLS: %v", err)
+	var err error
+	for range 5 { // another process may take the port in between
+		port = freePort(t)
+		err = server.Client().Do(t.Context(), "config", "set", "tls-auth-clients", clients, "tls-cert-file", filepath.Join(dir, "cert.pem"),
+			"tls-key-file", filepath.Join(dir, "key.pem"), "tls-ca-cert-file", filepath.Join(dir, "ca.pem"), "tls-port", port).Err()
+		if err == nil {
+			conn, problem := net.Dial("tcp", "localhost:"+port)
+			if err = problem; err == nil {
+				conn.Close()
+				return port
+			}
+		}
 	}
-	return port
+	t.Skipf("redis-server has no TLS: %v", err)
+	return ""
 }
 
 func freePort(t *testing.T) string {
@@ -199,4 +208,44 @@ func startSentinel(t *testing.T, dir, config, primary string) string {
 		return err == nil
 	})
 	return "localhost:" + port
+}
+
+// A server that wants a certificate can reset the connection before its reason is read.
+func TestResetBeforeTheAlert(t *testing.T) {
+	dir := t.TempDir()
+	authority(t, dir)
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
+	require.NoError(t, err)
+	listener, err := net.Listen("tcp", "localhost:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			err = tls.Server(mute{conn}, &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAnyClientCert}).Handshake()
+			assert.Error(t, err)
+			conn.(*net.TCPConn).SetLinger(0)
+			conn.Close()
+		}
+	}()
+	a := Address{URL: "rediss://" + listener.Addr().String(), CA: filepath.Join(dir, "ca.pem"), ServerName: "localhost"}
+	client, err := a.Open()
+	require.NoError(t, err)
+	defer client.Close()
+	assert.EqualError(t, Explain(client.Ping(t.Context()).Err(), "", false),
+		"the server refuses the TLS connection: tls: certificate required: name the certificate of a client by --tls-cert and --tls-key")
+}
+
+// mute is a connection that sends no alert of TLS 1.3: after the handshake of a server,
+// alerts are 24 bytes.
+type mute struct{ net.Conn }
+
+func (c mute) Write(p []byte) (int, error) {
+	if len(p) == 24 {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
 }
