@@ -107,6 +107,7 @@ func New(store core.Store, options *Options) *Limiter {
 	l.engine.Queues.Polls = min(mostPolls, allPolls/max(1, l.options.Instances))
 	l.engine.Store = decorate.Store(store, decorate.Options{Instances: l.options.Instances, MaxKeys: l.options.MaxKeys, Log: l.lines.Logger()})
 	_, l.engine.InMemory = l.engine.Store.(*memstore.Store)
+	l.engine.Holder = core.HolderOf(l.engine.Store)
 	l.notices.look.Store(lookAtStore)
 	return l
 }

@@ -1,10 +1,12 @@
 package limit
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/engine"
@@ -31,6 +33,19 @@ type Request struct {
 	// cost is known only afterwards: bytes, tokens, rows. Cost is then the most that it may
 	// be, or an estimate under rules with Debt. What is never settled stays taken.
 	Settle bool
+
+	// Hold is Settle for work whose process may die: what it took comes back after that time,
+	// 1 s to 24 h, unless this process, which has the hold extended until it settles, still
+	// lives. Rules with Attempts keep their charge. Logs, windows, cells, counters and buckets
+	// can be held; slots of a queue, leases, values and strikes are taken as without Hold.
+	// While the store is unavailable, nothing is held.
+	Hold time.Duration
+
+	// ID names a request with Hold that may be repeated, by any process with the same keys: it
+	// is charged once, and settled once. A repeat gets the decision that it can settle too; after
+	// that, for ten minutes, [ErrSettled]. "" means that it is not repeated. Do not take IDs
+	// from clients that you do not trust: a repeat is free.
+	ID string
 }
 
 // check returns what is wrong with a request, apart from its keys: missing does.
@@ -46,6 +61,11 @@ func (p *version) check(r *Request) error {
 	if _, err := validCost(r.Cost); err != nil {
 		return &rules.Error{Problem: err.Error()}
 	}
+	if r.Hold != 0 || r.ID != "" {
+		if err := p.checkHold(r); err != nil {
+			return err
+		}
+	}
 	switch {
 	case !r.UpTo && len(r.Costs) == 0:
 		return nil
@@ -59,13 +79,46 @@ func (p *version) check(r *Request) error {
 	return p.validCosts(r.Costs)
 }
 
+// checkHold returns what is wrong with the Hold and the ID of a request.
+func (p *version) checkHold(r *Request) error {
+	problem := ""
+	switch micros := r.Hold.Microseconds(); {
+	case r.Hold == 0:
+		problem = "ID names a request with Hold: write how long it is held, such as time.Minute"
+	case micros < core.MinHold || micros > core.MaxHold:
+		problem = fmt.Sprintf("Hold %v: write 1s to 24h", r.Hold)
+	case len(r.ID) > maxID:
+		problem = fmt.Sprintf("an ID of %d bytes: write up to %d", len(r.ID), maxID)
+	case r.UpTo:
+		problem = "UpTo asks for less after a refusal, which is not held: leave out Hold, or UpTo"
+	case p.limiter.engine.Holder == nil:
+		problem = "the store holds nothing: leave out Hold, or use Redis without Spread and package prefetch"
+	case !p.named.plan.Load().Holds():
+		problem = "no rule of the policy can be held: leave out Hold"
+	default:
+		return nil
+	}
+	return &rules.Error{Problem: problem}
+}
+
+// maxID is how long a [Request].ID may be.
+const maxID = 1024
+
+// holdID returns the id of a hold: of a request that is not repeated, a random one.
+func holdID(name string) core.HoldID {
+	if name == "" {
+		name = rand.Text()
+	}
+	return core.HoldIDOf(name)
+}
+
 // checkGiven returns what is wrong with what a handler says of an HTTP request.
 func (p *version) checkGiven(r *Request) error {
 	if r == nil {
 		return nil
 	}
-	if r.UpTo || r.Plan != "" || r.Class != "" {
-		return &rules.Error{Problem: "of an HTTP request, a handler gives Keys, Cost, Costs and Settle: leave out UpTo, Plan and Class"}
+	if r.UpTo || r.Plan != "" || r.Class != "" || r.Hold != 0 || r.ID != "" {
+		return &rules.Error{Problem: "of an HTTP request, a handler gives Keys, Cost, Costs and Settle: leave out UpTo, Plan and Class, and for Hold and ID call limit.Policy.Take"}
 	}
 	if len(r.Keys) > 0 {
 		if err := p.set.Unknown(r.Keys); err != nil {
@@ -88,7 +141,7 @@ func (p *version) functions(r *Request) error {
 				return &rules.Error{Rule: rule.String(), Problem: "Cost is a function of an HTTP request: set limit.Request.Cost"}
 			}
 		}
-		if !r.Settle && rule.Settle != (rules.Settlement{}) {
+		if !r.Settle && r.Hold == 0 && rule.Settle != (rules.Settlement{}) {
 			return &rules.Error{Rule: rule.String(), Problem: "Settle is a function of an HTTP response: " +
 				"set limit.Request.Settle, and call limit.Decision.Settle"}
 		}
@@ -137,6 +190,9 @@ func (p *version) fill(run *engine.Run, r *Request) (*terms, error) {
 		if err := p.set.Missing(r.Keys); err != nil {
 			return nil, err
 		}
+	}
+	if r.Hold > 0 {
+		run.Hold(holdID(r.ID), r.Hold.Microseconds())
 	}
 	for i := range run.Charges {
 		cost := max(1, r.Cost)

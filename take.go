@@ -41,8 +41,11 @@ func (p *version) take(ctx context.Context, d *Decision, r *Request) error {
 			d.Taken = min(cmp.Or(r.Cost, 1), core.MaxCost)
 		}
 	}
+	if errors.Is(err, ErrSettled) {
+		return err
+	}
 	if err == nil {
-		if r.Settle {
+		if r.Settle || r.Hold > 0 {
 			run.Keep(&d.of)
 		}
 		d.decided(run, p, p.named.name, t)
@@ -113,7 +116,7 @@ func (p *version) wait(ctx context.Context, r *Request) (d Decision, err error) 
 	}
 	taken := min(max(1, r.Cost), core.MaxCost)
 	if err = run.Wait(ctx, p.limiter.detached(ctx), nil, &d.of); err == nil && d.of.Allowed {
-		if r.Settle {
+		if r.Settle || r.Hold > 0 {
 			run.Keep(&d.of)
 		}
 		if _, err = d.of.WaitForSlot(ctx); err != nil {
@@ -146,8 +149,8 @@ func (p *Policy) Peek(ctx context.Context, r Request) (Decision, error) {
 }
 
 func (p *version) peek(ctx context.Context, r *Request) (d Decision, err error) {
-	if r.Cost > 1 || r.Costs != nil || r.UpTo || r.Settle {
-		return d, &rules.Error{Problem: "Peek reports the outcome of a request of cost 1: leave out Cost, Costs, UpTo and Settle"}
+	if r.Cost > 1 || r.Costs != nil || r.UpTo || r.Settle || r.Hold != 0 {
+		return d, &rules.Error{Problem: "Peek reports the outcome of a request of cost 1: leave out Cost, Costs, UpTo, Settle and Hold"}
 	}
 	if err := p.check(&Request{Cost: 1, Settle: true}); err != nil {
 		return d, err

@@ -11,7 +11,7 @@
 --           parameters (as in take.lua, without ids); its units; the us for which they
 --           have been used; its id, 8 bytes; the us since its units were used before a
 --           reset, which cancels it, or 0; how many units above the limit the key may
---           have afterwards, or 0 for any number
+--           have afterwards, or 0 for any number, or -1 for none
 -- ARGV[#]   the number of the call
 -- reply     integers: now in us, then for each debt four: what remains, at least 0; us
 --           until that grows; us until the quota is full; the units that are above what
@@ -42,12 +42,13 @@ local function charge_small(rule, value, now, n, at, id)
   local s, what = as.decode(value, rule, now)
   if not s then return nil, what or WRONG_VALUE end
   local most = rule.debt
-  if most > 0 then
+  if most ~= 0 then
+    most = math.max(0, most)
     if rule.burst then most = math.min(most, owed_most(rule, rule.burst) - rule.burst) end
     rule.takes = math.min(n, math.max(0, s.room + most))
     n = rule.takes
   end
-  s.carries = most > 0
+  s.carries = rule.debt > 0
   local owes = n > 0 and as.owe(s, n, at, id)
   if not owes and not s.redated then return s end
   local fresh, life = as.encode(s, be56(now))

@@ -48,6 +48,12 @@ func ReturnedKey(prefix string, c *core.Charge) string { return beside(":returne
 // its data.
 func MarkKey(prefix string, c *core.Charge) string { return beside(":mark", prefix, c) }
 
+// HoldKeys returns the keys of Redis that have the holds of a charge, and the times at which
+// they end.
+func HoldKeys(prefix string, c *core.Charge) (hash, ends string) {
+	return beside(":held", prefix, c), beside(":ends", prefix, c)
+}
+
 func beside(word, prefix string, c *core.Charge) string {
 	before, _, _ := strings.Cut(prefix, "{")
 	return before + ":" + version + word + Key(prefix, c)[len(before)+len(version)+1:]

@@ -53,16 +53,17 @@ const (
 // NewReturns encodes a call of return.lua. Prefix, now and grace are as for [NewRules]
 // and [Rules.Encode]; tallied is whether several algorithms may charge the keys.
 func NewReturns(prefix, now string, grace int, returns []core.Return, tallied bool) *Returns {
-	return newReturns(prefix, now, grace, returns, tallied, false)
+	return newReturns(prefix, now, grace, returns, false, tallied, false)
 }
 
 // JoinReturns is NewReturns for callers that do not know of each other. Their order is open, so
 // those of a key that can be given back together are.
 func JoinReturns(prefix, now string, grace int, returns []core.Return) *Returns {
-	return newReturns(prefix, now, grace, returns, false, true)
+	return newReturns(prefix, now, grace, returns, false, false, true)
 }
 
-func newReturns(prefix, now string, grace int, returns []core.Return, tallied, joined bool) *Returns {
+// newReturns has a rule for each return if they are to be apart.
+func newReturns(prefix, now string, grace int, returns []core.Return, apart, tallied, joined bool) *Returns {
 	keys := make([]string, len(returns))
 	for i := range returns {
 		keys[i] = Key(prefix, &returns[i].Charge)
@@ -71,9 +72,9 @@ func newReturns(prefix, now string, grace int, returns []core.Return, tallied, j
 	if joined {
 		l.order = inOrder(keys, returns)
 	}
-	rules := l.group(prefix, keys, true)
+	rules := l.group(prefix, keys, !apart)
 	several := tallied || len(rules) > 1 && repeats(rules)
-	if several { // a key has several quotas: in their order
+	if several && !apart { // a key has several quotas: in their order
 		rules = l.group(prefix, keys, false)
 	}
 	l.Args = append(make([]any, 0, 2+2*len(rules)), now, grace)

@@ -17,8 +17,9 @@ import (
 var files embed.FS
 
 // A Script is one of the drivers take.lua, debts.lua, return.lua, returnone.lua, lease.lua, lost.lua and reset.lua
-// behind the files that it needs, and no others: most of the cost of a call that
-// decides one request is for functions that a script defines. See also flatten.
+// behind the files that it needs, and no others: most of the cost of a call that decides one
+// request is for functions that a script defines. See also flatten. Or it is one of hold.lua,
+// settle.lua and extend.lua, around such scripts: see wrap.
 type Script struct {
 	Text string
 	SHA  string // of the text, as EVALSHA wants it
@@ -29,12 +30,14 @@ type Script struct {
 // Plain returns the files of the script with that SHA, not flattened, or "". They
 // decide as the script does, and take longer: they are for tests that compare the two.
 func Plain(sha string) (text string) {
-	scripts.Range(func(_, known any) bool {
-		if s := known.(*Script); s.SHA == sha {
-			text = s.plain
-		}
-		return text == ""
-	})
+	for _, all := range []*sync.Map{&scripts, &wrapped} {
+		all.Range(func(_, known any) bool {
+			if s := known.(*Script); s.SHA == sha {
+				text = s.plain
+			}
+			return text == ""
+		})
+	}
 	return text
 }
 
@@ -231,11 +234,13 @@ func (s *selection) join(driver string) *Script {
 		}
 	}
 	text := b.String()
-	script := &Script{Text: flatten(text), plain: text}
-	sum := sha1.Sum([]byte(script.Text))
-	script.SHA = hex.EncodeToString(sum[:])
-	known, _ := scripts.LoadOrStore(id, script)
+	known, _ := scripts.LoadOrStore(id, newScript(flatten(text), text))
 	return known.(*Script)
+}
+
+func newScript(text, plain string) *Script {
+	sum := sha1.Sum([]byte(text))
+	return &Script{Text: text, SHA: hex.EncodeToString(sum[:]), plain: plain}
 }
 
 // line returns what becomes of a line of a file.

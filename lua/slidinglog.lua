@@ -164,6 +164,11 @@ algorithms[0] = log
 function log.charge(rule, value, now, n, at)
   local s, life = whole_log(value, rule, now), nil
   if not s then return nil, WRONG_VALUE end
+  if rule.debt and rule.debt < 0 then
+    show_log(rule, now, 1, s)
+    n = math.min(n, math.max(0, room[1]))
+    rule.takes = n
+  end
   local owes = n > 0 and now - at < s.window
   if owes or s.ahead then
     local ticks, width, newest = s.slots, s.window < 4294967296 and 4 or 6, s.newest

@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -13,10 +14,10 @@ type Name struct {
 	Variant string
 	Key     string
 	Part    int  // the number in the tag of a part, see [Part]; 0 if the policy is not in parts
-	Beside  bool // whether it is beside the state, see [ReturnedKey] and [MarkKey]
+	Beside  bool // whether it is beside the state, see [ReturnedKey], [MarkKey] and [HoldKeys]
 }
 
-// ParseKey reads a key of Redis that [Key], [ReturnedKey] or [MarkKey] made with the prefix.
+// ParseKey reads a key of Redis that [Key], [ReturnedKey], [MarkKey] or [HoldKeys] made with the prefix.
 // It reports false for any other key. If that has the prefix and a version, such
 // as an older one, the Version is set.
 func ParseKey(prefix, key string) (Name, bool) {
@@ -29,13 +30,15 @@ func ParseKey(prefix, key string) (Name, bool) {
 		return Name{}, false
 	}
 	name := Name{Version: number}
-	rest, returned := strings.CutPrefix(rest, "returned:")
-	rest, marked := strings.CutPrefix(rest, "mark:")
+	word, tagged, beside := strings.Cut(rest, ":{")
+	if beside = beside && slices.Contains([]string{"returned", "mark", "held", "ends"}, word); beside {
+		rest = "{" + tagged
+	}
 	rest, ok = strings.CutPrefix(rest, "{")
 	tag, rest, closed := strings.Cut(rest, "}:")
 	rule, rest, ended := strings.Cut(rest, ":")
 	rule, variant, varied := strings.Cut(rule, "@")
-	if number != version || !ok || returned && marked || !closed || !ended || varied && variant == "" {
+	if number != version || !ok || !closed || !ended || varied && variant == "" {
 		return name, false
 	}
 	tag, digits, parted := strings.Cut(tag, ":")
@@ -55,7 +58,7 @@ func ParseKey(prefix, key string) (Name, bool) {
 			return name, false
 		}
 	}
-	return Name{Version: number, Policy: parts[0], Rule: parts[1], Variant: parts[2], Key: parts[3], Part: part, Beside: returned || marked}, true
+	return Name{Version: number, Policy: parts[0], Rule: parts[1], Variant: parts[2], Key: parts[3], Part: part, Beside: beside}, true
 }
 
 // unescape undoes escape. It reports false for a string that escape never returns.

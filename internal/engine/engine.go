@@ -27,12 +27,13 @@ var (
 // set.
 type Engine struct {
 	Store    core.Store
-	InMemory bool // whether the store answers at once and cannot fail
+	Holder   core.Holder // the store, if it can hold
+	InMemory bool        // whether the store answers at once and cannot fail
 	Queues   waiting.Queues
 	Timed    atomic.Bool // whether decisions have a Latency
 
-	reserved, settled, forgiven atomic.Int64
-	plans                       atomic.Uint64 // made so far
+	reserved, settled, forgiven, ended atomic.Int64
+	plans                              atomic.Uint64 // made so far
 }
 
 // Reservations returns how many reservations were admitted, and how many of them were
@@ -45,6 +46,10 @@ func (e *Engine) Reservations() (reserved, settled int64) {
 // Forgiven returns how many units settlements did not take, since their keys would have owed
 // more than their rules allow.
 func (e *Engine) Forgiven() int64 { return e.forgiven.Load() }
+
+// Ended returns how many holds have ended without being settled, as far as this process has
+// given back what they took.
+func (e *Engine) Ended() int64 { return e.ended.Load() }
 
 // Refilled has a caller that waits for a key ask the store at once.
 func (e *Engine) Refilled(c *core.Charge) {

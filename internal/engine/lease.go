@@ -11,12 +11,13 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// A lease is what a decision holds under rules of concurrency. Copies of the decision
-// share it. All but the first fields belong to the lock of its renewals.
+// A lease is what a decision holds under rules of concurrency, or under a hold. Copies of the
+// decision share it. All but the first fields belong to the lock of its renewals.
 type lease struct {
 	engine   *Engine
 	renewals *renewals
-	window   time.Duration // the shortest Window
+	window   time.Duration // the shortest Window, or the life of the hold
+	hold     *core.HoldID  // or nil
 	lost     chan struct{} // closed with the first loss
 
 	charges  []core.Charge  // not lost; not changed in place
@@ -50,11 +51,11 @@ func (r *Run) identify() error {
 	return nil
 }
 
-// hold has the leases of an admitted request renewed from now on. Charges of cost 0 hold
+// keepLeases has the leases of an admitted request renewed from now on. Charges of cost 0 hold
 // nothing.
-func (r *Run) hold() error {
+func (r *Run) keepLeases() error {
 	d := &r.result
-	if !d.Allowed {
+	if !d.Allowed || r.held != nil && r.held.Found == core.HoldLives { // whose leases are those of the first request
 		return nil
 	}
 	l := &lease{engine: r.plan.engine, renewals: &r.plan.renewals, renewed: r.began}
@@ -122,6 +123,9 @@ func (l *lease) checkOverdue(problem error) {
 	l.lose(loss)
 }
 
+// every returns how often l is renewed.
+func (l *lease) every() time.Duration { return l.window / 3 }
+
 // end returns when l is lost unless it is renewed.
 func (l *lease) end() time.Time { return l.renewed.Add(l.window) }
 
@@ -172,7 +176,7 @@ func (l *lease) release() {
 	charges, loss, report := l.charges, l.loss, l.report
 	r.mu.Unlock()
 
-	if len(charges) > 0 {
+	if len(charges) > 0 && l.hold == nil { // a hold is settled
 		ctx, cancel := l.engine.settling(context.Background())
 		defer cancel()
 		_ = l.engine.Store.Release(ctx, charges) // otherwise it ends by itself

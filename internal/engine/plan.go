@@ -94,13 +94,13 @@ func (e *Engine) NewPlan(rules []Rule, usual *Terms, distinguishes bool) *Plan {
 		p.steps = append(p.steps, (*Run).collect)
 	}
 	if leases {
-		p.steps = append(p.steps, (*Run).hold)
+		p.steps = append(p.steps, (*Run).keepLeases)
 	}
 	if queues || settles {
 		p.steps = append(p.steps, (*Run).keep)
 	}
 	p.plain = len(p.steps) == 1
-	p.renewals.setUp(e.Store, rules)
+	p.renewals.engine = e
 	return p
 }
 

@@ -17,34 +17,24 @@ import (
 // most one such call, so leases that were taken at the same time do not crowd out the
 // calls of requests.
 type renewals struct {
-	store core.Store
-	every time.Duration // a third of the shortest Window
-	timer *time.Timer
+	engine *Engine
+	timer  *time.Timer
 
 	mu     sync.Mutex
 	leases lists.List // of *lease, by due
 	armed  bool       // whether the timer runs, or a call is in flight
 }
 
-// early is by which part of every a lease may be renewed before it is due. Leases that
+// early is by which part of the time between two renewals a lease may be renewed before it is due. Leases that
 // are due within that time share a call. The call comes at a random moment of it, which
 // spreads the calls of this process and of others.
 const early = 4
-
-func (r *renewals) setUp(store core.Store, rules []Rule) {
-	r.store = store
-	for i := range rules {
-		if q := &rules[i].Charge.Quota; q.Leases() && (r.every == 0 || core.Duration(q.Window)/3 < r.every) {
-			r.every = core.Duration(q.Window) / 3
-		}
-	}
-}
 
 // add has a lease renewed from now on.
 func (r *renewals) add(l *lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l.due = l.renewed.Add(r.every)
+	l.due = l.renewed.Add(l.every())
 	r.insert(l)
 	if !r.armed {
 		r.arm()
@@ -78,7 +68,7 @@ func (r *renewals) soonest(l *lease) time.Time {
 	if l.failed {
 		return l.due
 	}
-	return l.due.Add(-r.every / early)
+	return l.due.Add(-l.every() / early)
 }
 
 // arm sets the timer for the first lease, if there is one.
@@ -90,7 +80,7 @@ func (r *renewals) arm() {
 	l := first.Value.(*lease)
 	wait := time.Until(r.soonest(l))
 	if !l.failed {
-		wait += rand.N(r.every / early)
+		wait += rand.N(l.every() / early)
 	}
 	if r.timer == nil {
 		r.timer = time.AfterFunc(wait, r.renew)
@@ -110,12 +100,12 @@ func (r *renewals) renew() {
 	if batch == nil {
 		return
 	}
-	until := began.Add(r.every)
+	until := began.Add(batch[0].every())
 	if end := batch[0].end(); end.After(began) && end.Before(until) {
 		until = end // so that a loss is noticed in time
 	}
 	r.mu.Unlock()
-	held, err := r.ask(charges, until)
+	held, err := r.ask(batch, charges, until)
 	r.mu.Lock()
 
 	known := err == nil && len(held) == len(charges)
@@ -129,11 +119,11 @@ func (r *renewals) renew() {
 			continue
 		}
 		if known || !slices.Contains(mine, false) {
-			l.renewed, l.failed, l.due = began, false, began.Add(r.every)
+			l.renewed, l.failed, l.due = began, false, began.Add(l.every())
 			l.keepHeld(mine)
 		} else {
 			l.checkOverdue(err)
-			l.failed, l.due = true, began.Add(r.every)
+			l.failed, l.due = true, began.Add(l.every())
 			if end := l.end(); end.After(time.Now()) && end.Before(l.due) {
 				l.due = end
 			}
@@ -144,9 +134,9 @@ func (r *renewals) renew() {
 	}
 }
 
-// ask asks the store to renew leases. A panic of it counts as a failure: in the goroutine
-// of a timer it would end the program.
-func (r *renewals) ask(charges []core.Charge, until time.Time) (held []bool, err error) {
+// ask asks the store to renew leases and holds, with these charges. A panic of it counts as a
+// failure: in the goroutine of a timer it would end the program.
+func (r *renewals) ask(batch []*lease, charges []core.Charge, until time.Time) (held []bool, err error) {
 	defer func() {
 		if problem := recover(); problem != nil {
 			held, err = nil, fmt.Errorf("limit: the store panicked: %v", problem)
@@ -154,7 +144,40 @@ func (r *renewals) ask(charges []core.Charge, until time.Time) (held []bool, err
 	}()
 	ctx, cancel := context.WithDeadline(context.Background(), until)
 	defer cancel()
-	return r.store.Renew(ctx, charges)
+	var holds []core.Extension
+	var leases []core.Charge
+	for _, l := range batch {
+		for _, c := range charges[:len(l.charges)] {
+			if l.hold != nil {
+				holds = append(holds, core.Extension{Charge: c, Hold: *l.hold, Life: l.window.Microseconds()})
+			} else {
+				leases = append(leases, c)
+			}
+		}
+		charges = charges[len(l.charges):]
+	}
+	if holds == nil {
+		return r.engine.Store.Renew(ctx, leases)
+	}
+	lived, err := r.engine.Holder.Extend(ctx, holds)
+	if err != nil || len(lived) != len(holds) {
+		return nil, err
+	}
+	var renewed []bool
+	if leases != nil {
+		if renewed, err = r.engine.Store.Renew(ctx, leases); len(renewed) != len(leases) {
+			return nil, err
+		}
+	}
+	for _, l := range batch {
+		from := &renewed
+		if l.hold != nil {
+			from = &lived
+		}
+		held = append(held, (*from)[:len(l.charges)]...)
+		*from = (*from)[len(l.charges):]
+	}
+	return held, err
 }
 
 // batch takes the leases out that one call renews at a time, with their charges.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -31,6 +32,7 @@ type Run struct {
 	of      []int         // for each of them, its rule
 	given   []core.Charge // what was given back, as debts
 
+	held    *core.Hold // how what it takes is held, or nil
 	result  Decision
 	calling context.Context // of the calls of the store
 	began   time.Time       // the last call that takes leases
@@ -67,7 +69,7 @@ func (r *Run) End() {
 		clear(r.given)
 		r.returns, r.of, r.given = r.returns[:0], r.of[:0], r.given[:0]
 	}
-	r.asked, r.calling, r.waiter.ctx = false, nil, nil
+	r.asked, r.calling, r.waiter.ctx, r.held = false, nil, nil, nil
 	if r.waiter.place.Named() { // other goroutines may still have it
 		r.waiter = waiter{}
 	}
@@ -81,10 +83,7 @@ func (r *Run) Decide(ctx, calling context.Context, d *Decision) error {
 	r.calling = calling
 	r.arrange()
 	if r.plan.plain {
-		if err := r.ask(d); err != nil {
-			return fmt.Errorf("%w: %w", ErrUndecided, err)
-		}
-		return nil
+		return undecided(r.ask(d))
 	}
 	if err := r.attempt(); err != nil {
 		return err
@@ -123,10 +122,18 @@ func (r *Run) attempt() error {
 	for _, step := range r.plan.steps {
 		if err := step(r); err != nil {
 			r.result = Decision{}
-			return fmt.Errorf("%w: %w", ErrUndecided, err)
+			return undecided(err)
 		}
 	}
 	return nil
+}
+
+// undecided wraps an error of the store, but for [ErrSettled].
+func undecided(err error) error {
+	if err == nil || errors.Is(err, ErrSettled) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUndecided, err)
 }
 
 // agree gives the charges the terms of the caller.
@@ -201,10 +208,10 @@ func (r *Run) ask(d *Decision) (err error) {
 	r.Latency = 0
 	if e.timed() {
 		start := time.Since(epoch)
-		err = e.Store.Take(r.calling, asks)
+		err = r.takeAll(asks)
 		r.Latency = time.Since(epoch) - start
 	} else {
-		err = e.Store.Take(r.calling, asks)
+		err = r.takeAll(asks)
 	}
 	if err != nil {
 		return err
@@ -212,6 +219,14 @@ func (r *Run) ask(d *Decision) (err error) {
 	d.Decision, d.plan, d.Caller = r.asks[0].Decision, r.plan, r.Caller
 	d.keys.keep(r.Charges)
 	return nil
+}
+
+// takeAll has the store decide, and hold what the run is to hold.
+func (r *Run) takeAll(asks []core.Ask) error {
+	if r.held != nil {
+		return r.hold(asks)
+	}
+	return r.plan.engine.Store.Take(r.calling, asks)
 }
 
 // collect makes d the outcome of all rules, in their order: of those that decided, of

@@ -32,6 +32,7 @@ type taken struct {
 	ended    atomic.Bool // settled or given back
 	reserved bool        // whether it is counted as a reservation
 	slot     time.Time   // when the slot of a queue comes, if the decision has a Delay
+	lease    *lease      // which extends the hold, or nil
 
 	mu    sync.Mutex // of units, while they grow: see Use
 	units []unit
@@ -41,6 +42,7 @@ type taken struct {
 type unit struct {
 	rule    int
 	watches bool // whether the rule decided beside the others
+	held    bool // whether it is held under the id of taken.lease
 	core.Return
 
 	used  int64         // what the request has said that it used so far
@@ -88,12 +90,18 @@ func (r *Run) newTaken() *taken {
 	for u := range r.took {
 		t.units = append(t.units, u)
 	}
+	if r.held != nil {
+		r.extend(t)
+	}
 	return t
 }
 
 // took ranges over what the run took.
 func (r *Run) took(yield func(unit) bool) {
 	for i, c := range r.asks[0].Charges {
+		if r.held != nil && r.held.Found == core.HoldLives {
+			c.Cost = r.held.Units[i] // of the first request
+		}
 		if !c.Quota.Leases() && !yield(unit{rule: int(r.rules[i]), Return: r.asks[0].Decision.Return(i, c)}) {
 			return
 		}
@@ -144,6 +152,9 @@ func (t *taken) begin() bool {
 	if first && t.reserved {
 		t.engine.settled.Add(1)
 	}
+	if first && t.lease != nil {
+		t.lease.release()
+	}
 	return first
 }
 
@@ -173,6 +184,8 @@ func (d *Decision) Settle(ctx context.Context, cost func(rule int, charged int64
 func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, charged int64) int64) (given [core.MaxCharges]int64, forgiven int64, err error) {
 	t.mu.Lock() // a Use may still be asking
 	defer t.mu.Unlock()
+	var held []core.Settlement
+	var heldRules []int
 	var less []core.Return
 	var more []growth
 	var owed []debt
@@ -181,6 +194,13 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 		u := &units[i]
 		charged := u.total()
 		switch n := cost(u.rule, charged); {
+		case u.held:
+			extra := charged - u.Cost
+			back := min(max(0, charged-n), extra)
+			less = u.less(back, less) // what it took later is not held
+			held = append(held, core.Settlement{Charge: u.Charge, Hold: *t.lease.hold, Took: u.Cost})
+			held[len(held)-1].Cost = min(max(0, n-extra+back), core.MaxCost)
+			heldRules = append(heldRules, u.rule)
 		case n < charged:
 			less = u.less(charged-n, less)
 			for len(rules) < len(less) {
@@ -191,6 +211,13 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 		case n > charged:
 			owed = append(owed, debt{unit: u, units: n - charged})
 		}
+	}
+	if held != nil {
+		var beyond int64
+		if beyond, err = t.settleHeld(ctx, held, func(i int, units int64) { given[heldRules[i]] += units }); err != nil {
+			return given, 0, err
+		}
+		forgiven += beyond
 	}
 	err = t.owe(ctx, owed)
 	for _, d := range owed {

@@ -115,7 +115,8 @@ type shard struct {
 	sharedUntil int64 // the latest of its overflow quotas: see entry.sharedUntil
 	keys        table // the end of the first cache line, which is all that known keys need
 	overflow    table // see overflow.go
-	_           [cacheLine - (unsafe.Sizeof(sync.Mutex{})+2*unsafe.Sizeof(int64(0))+2*unsafe.Sizeof(table{}))%cacheLine]byte
+	held        held  // see hold.go
+	_           [cacheLine - (unsafe.Sizeof(sync.Mutex{})+2*unsafe.Sizeof(int64(0))+2*unsafe.Sizeof(table{})+unsafe.Sizeof(held{}))%cacheLine]byte
 }
 
 // New returns an empty store. A nil options means the zero Options. New panics

@@ -63,7 +63,8 @@ func (s *Store) Reset(ctx context.Context, charges []core.Charge) error {
 		s.hasher.replace(g.charges)
 		for i := range g.charges {
 			c := &g.charges[i]
-			keys = append(keys, lua.Key(g.prefix, c), lua.ReturnedKey(g.prefix, c), lua.MarkKey(g.prefix, c))
+			hash, ends := lua.HoldKeys(g.prefix, c)
+			keys = append(keys, lua.Key(g.prefix, c), lua.ReturnedKey(g.prefix, c), hash, ends, lua.MarkKey(g.prefix, c))
 		}
 		_, err := s.run(ctx, &invocation{script: lua.ResetScript(), keys: keys, args: []any{s.now(), resetMemory.Milliseconds()}})
 		return err

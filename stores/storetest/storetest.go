@@ -107,6 +107,18 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 			Schedules(t, h, uint64(environment(t, "LIMIT_SEED", 1)), environment(t, "LIMIT_SCHEDULES", n))
 		})
 	})
+	t.Run("Holds", func(t *testing.T) {
+		n := 300
+		if testing.Short() || race.Enabled {
+			n = 50
+		}
+		with(t, func(t *testing.T, h Harness) {
+			if core.HolderOf(h.Store) == nil {
+				t.Skip("the store holds nothing")
+			}
+			Holds(t, h, uint64(environment(t, "LIMIT_SEED", 1)), environment(t, "LIMIT_SCHEDULES", n))
+		})
+	})
 	t.Run("Versions", func(t *testing.T) {
 		n := 200
 		if testing.Short() || race.Enabled {

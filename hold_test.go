@@ -1,0 +1,154 @@
+package limit_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/memstore"
+	"github.com/routelimit/limit/stores/redisstore"
+)
+
+var budget = limit.Named("budget", limit.Rule{Name: "tokens", Key: limit.ByUser, Limit: 100, Window: time.Hour, Algorithm: limit.FixedWindow{}})
+
+func held(id string, cost int64) limit.Request {
+	return limit.Request{Keys: map[string]string{"user": "u"}, Cost: cost, Hold: time.Minute, ID: id}
+}
+
+// budgetOn declares the policy on a store.
+func budgetOn(t *testing.T, store core.Store) *limit.Policy {
+	t.Helper()
+	p, err := limit.New(store, nil).Policy(budget)
+	require.NoError(t, err)
+	return p
+}
+
+// dies is a store of a process that dies: nothing reaches it any more.
+type dies struct {
+	*memstore.Store
+	dead bool
+}
+
+func (d *dies) Guarded() bool { return true }
+
+func (d *dies) Extend(ctx context.Context, list []core.Extension) ([]bool, error) {
+	if d.dead {
+		return nil, core.ErrUnavailable
+	}
+	return d.Store.Extend(ctx, list)
+}
+
+// leftOf returns what the user has left.
+func leftOf(t *testing.T, p *limit.Policy) int64 {
+	t.Helper()
+	d, err := p.Peek(t.Context(), limit.Request{Keys: map[string]string{"user": "u"}})
+	require.NoError(t, err)
+	for rule := range d.Rules() {
+		return rule.Remaining
+	}
+	return 0
+}
+
+// TestHold has two processes share a store: a request that is repeated is charged once, and
+// settled once, by either.
+func TestHold(t *testing.T) {
+	client := redistest.Client(t)
+	first := budgetOn(t, redisstore.New(client, nil))
+	second := budgetOn(t, redisstore.New(client, nil))
+	a, err := first.Take(t.Context(), held("job 1", 60))
+	require.NoError(t, err)
+	require.True(t, a.Allowed)
+	b, err := second.Take(t.Context(), held("job 1", 60))
+	require.NoError(t, err)
+	require.True(t, b.Allowed)
+	assert.EqualValues(t, 40, leftOf(t, first))
+	c, err := second.Take(t.Context(), held("job 2", 60))
+	require.NoError(t, err)
+	assert.False(t, c.Allowed)
+	require.NoError(t, b.Settle(t.Context(), 25))
+	assert.EqualValues(t, 75, leftOf(t, first))
+	require.ErrorIs(t, a.Settle(t.Context(), 50), limit.ErrSettled)
+	require.ErrorIs(t, b.Settle(t.Context(), 50), limit.ErrSettled)
+	assert.EqualValues(t, 75, leftOf(t, first))
+	_, err = first.Take(t.Context(), held("job 1", 60))
+	require.ErrorIs(t, err, limit.ErrSettled)
+	assert.EqualValues(t, 75, leftOf(t, first))
+}
+
+// TestHoldLives holds for ten minutes, by extending it, what is settled then.
+func TestHoldLives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := budgetOn(t, nil)
+		d, err := p.Take(t.Context(), held("", 60))
+		require.NoError(t, err)
+		time.Sleep(10 * time.Minute)
+		other, err := p.Take(t.Context(), held("", 60))
+		require.NoError(t, err)
+		require.False(t, other.Allowed)
+		require.NoError(t, d.Settle(t.Context(), 10))
+		assert.EqualValues(t, 90, leftOf(t, p))
+		time.Sleep(time.Minute) // the timer of its extensions ends
+	})
+}
+
+// TestHoldEnds has a process die that holds units: they come back to the next request of
+// another one, and what the dead one settles late is charged in full.
+func TestHoldEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(nil)
+		dying := &dies{Store: store}
+		d, err := budgetOn(t, dying).Take(t.Context(), held("stream", 60))
+		require.NoError(t, err)
+		dying.dead = true
+		p := budgetOn(t, store)
+		other, err := p.Take(t.Context(), held("", 60))
+		require.NoError(t, err)
+		require.False(t, other.Allowed)
+		time.Sleep(time.Minute)
+		other, err = p.Take(t.Context(), held("", 60))
+		require.NoError(t, err)
+		require.True(t, other.Allowed)
+		dying.dead = false
+		require.NoError(t, d.Settle(t.Context(), 15))
+		assert.EqualValues(t, 25, leftOf(t, p))
+		require.NoError(t, other.Settle(t.Context(), 0))
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestBadHolds(t *testing.T) {
+	p := budgetOn(t, nil)
+	for _, row := range []struct {
+		change func(*limit.Request)
+		want   string
+	}{
+		{func(r *limit.Request) { r.Hold = 0 }, "ID names a request with Hold"},
+		{func(r *limit.Request) { r.Hold = -1 }, "write 1s to 24h"},
+		{func(r *limit.Request) { r.Hold = time.Microsecond }, "write 1s to 24h"},
+		{func(r *limit.Request) { r.Hold = 8760 * time.Hour }, "write 1s to 24h"},
+		{func(r *limit.Request) { r.ID = strings.Repeat("x", 1<<20) }, "an ID of 1048576 bytes: write up to 1024"},
+		{func(r *limit.Request) { r.UpTo = true }, "leave out Hold, or UpTo"},
+	} {
+		r := held("x", 1)
+		row.change(&r)
+		_, err := p.Take(t.Context(), r)
+		require.ErrorContains(t, err, row.want)
+	}
+	spread := budgetOn(t, redisstore.New(redistest.Client(t), &redisstore.Options{Spread: 2}))
+	_, err := spread.Take(t.Context(), held("x", 1))
+	require.ErrorContains(t, err, "the store holds nothing")
+	slots, err := limit.New(nil, nil).Policy(limit.Named("slots", limit.Rule{Key: limit.ByUser, Limit: 1, Window: time.Minute, Algorithm: limit.Concurrency{}}))
+	require.NoError(t, err)
+	_, err = slots.Take(t.Context(), held("x", 1))
+	require.ErrorContains(t, err, "no rule of the policy can be held")
+	assert.False(t, errors.Is(err, limit.ErrUndecided))
+}

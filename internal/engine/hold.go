@@ -1,0 +1,132 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/routelimit/limit/core"
+)
+
+// Hold has what the run takes held under an id for a time, in µs, which is extended until it is
+// settled. The engine must have a Holder.
+func (r *Run) Hold(id core.HoldID, life int64) { r.held = &core.Hold{ID: id, Life: life} }
+
+// Holds reports whether something of a request on the plan can be held.
+func (p *Plan) Holds() bool {
+	return slices.ContainsFunc(p.rules, func(r Rule) bool { return r.Charge.Quota.Holds() })
+}
+
+// hold has the store decide the first ask, and hold what it takes. What other holds left on its
+// keys is given back; where that helps a refused request, it is decided once more.
+func (r *Run) hold(asks []core.Ask) error {
+	e, h := r.plan.engine, r.held
+	if len(r.asks[0].Charges) == 0 { // all rules watch, or exempt the caller
+		h.Found = core.HoldRefused
+		return e.Store.Take(r.calling, asks)
+	}
+	h.Kept = 0
+	for i, rule := range r.rules {
+		if r.plan.rules[rule].Keeps {
+			h.Kept |= 1 << i
+		}
+	}
+	for try := 0; ; try++ {
+		err := e.Holder.Hold(r.calling, &asks[0], h)
+		if err != nil {
+			return err
+		}
+		if e.endHolds(r.calling, h.Over) == 0 || asks[0].Decision.Allowed || try == 1 {
+			break
+		}
+	}
+	if h.Found == core.HoldSettled {
+		return ErrSettled
+	}
+	if len(asks) > 1 {
+		return e.Store.Take(r.calling, asks[1:])
+	}
+	return nil
+}
+
+// endHolds gives back what holds took that have ended, and returns how many did. Others end what
+// it cannot.
+func (e *Engine) endHolds(ctx context.Context, over []core.Settlement) (n int) {
+	ids := make(map[core.HoldID]bool)
+	for some := range slices.Chunk(over, core.MaxCharges) {
+		done, err := e.Holder.Settle(ctx, some)
+		if err != nil {
+			break
+		}
+		for i := range done {
+			if done[i].Found == core.HoldLives {
+				ids[some[i].Hold] = true
+				e.Refilled(&some[i].Charge)
+			}
+		}
+	}
+	e.ended.Add(int64(len(ids)))
+	return len(ids)
+}
+
+// extend has the hold of an admitted request extended until t is settled.
+func (r *Run) extend(t *taken) {
+	h := r.held
+	if h.Found != core.HoldUnknown && h.Found != core.HoldLives || r.asks[0].Decision.Mode != core.ModeExact {
+		return // it is a reservation without a hold
+	}
+	l := &lease{engine: t.engine, renewals: &r.plan.renewals, window: core.Duration(h.Life), hold: &h.ID,
+		renewed: time.Now(), lost: make(chan struct{})}
+	for i := range t.units {
+		u := &t.units[i]
+		if u.held = !u.watches && u.Cost > 0 && u.Quota.Holds(); u.held {
+			l.charges = append(l.charges, u.Charge)
+		}
+	}
+	if len(l.charges) > 0 {
+		t.lease = l
+		l.renewals.add(l)
+	}
+}
+
+// settleHeld settles what is held, and calls given with what came back of each. It returns how
+// many units of rules with debts were forgiven, and [ErrSettled] if another process has settled
+// it. What the store does not answer is repeated in the background.
+func (t *taken) settleHeld(ctx context.Context, list []core.Settlement, given func(i int, units int64)) (forgiven int64, err error) {
+	done, err := t.engine.Holder.Settle(ctx, list)
+	if errors.Is(err, core.ErrUnavailable) && ctx.Err() == nil { // once at once: it may be repeated
+		done, err = t.engine.Holder.Settle(ctx, list)
+	} else if err == nil && !slices.ContainsFunc(done, func(s core.Settled) bool { return s.Found == core.HoldLives || s.Found == core.HoldEnded }) {
+		return 0, ErrSettled
+	}
+	if err != nil {
+		t.engine.settleLater(list, time.Now().Add(t.lease.window+core.Duration(core.HoldMemory)), time.Second)
+		return 0, fmt.Errorf("%w: %w", ErrUndecided, err)
+	}
+	for i := range done {
+		if list[i].MaxDebt > 0 {
+			forgiven += done[i].Forgiven
+		}
+		if given(i, done[i].Given); done[i].Given > 0 {
+			t.engine.Refilled(&list[i].Charge)
+		}
+	}
+	return forgiven, nil
+}
+
+// settleLater repeats a settlement until the store answers, or has forgotten the hold.
+func (e *Engine) settleLater(list []core.Settlement, until time.Time, wait time.Duration) {
+	if time.Now().After(until) {
+		return
+	}
+	time.AfterFunc(wait, func() {
+		defer func() { _ = recover() }() // of a store: here it would end the program
+		ctx, cancel := e.settling(context.Background())
+		defer cancel()
+		if _, err := e.Holder.Settle(ctx, list); err != nil {
+			e.settleLater(list, until, min(2*wait, time.Minute))
+		}
+	})
+}

@@ -1,0 +1,116 @@
+-- Decides one ask by another script, and holds what it took: see core.Hold.
+--
+-- KEYS      those of the script; then of each charge that is held two: a hash of its holds by
+--           their ids, and a sorted set of the ids by the time at which they end, or are
+--           forgotten
+-- ARGV      those of the script, but for the number of the call; then the id; the us for which
+--           the hold lives; a digit for each charge of the ask: 0 it is not held, 1 it is, 2 it
+--           stays charged when the hold ends; the ms for which an end is remembered; the number
+--           of the call
+-- reply     the time; 0, or 1 if the hold lives already, 2 if it was settled of late, 3 if it
+--           has ended, and is to be ended first; of each held charge the units that it has
+--           taken, if the hold lives; how many holds on its keys are to be ended, and of each
+--           its charge and id:6+6; then, for 0 and 1, what the script replies behind its time,
+--           and the number of the call. A call that comes after its deadline has the first and
+--           the last only
+--
+-- A hold is text: L if it lives, E if it has ended, S if it was settled; the time at which it
+-- ends or is forgotten; the units that count for it; of the admission its time, what remained,
+-- and the us until the quota was full; the units that stay when it ends. Two more fields of the
+-- hash are times: before n nothing ends, and until t the two keys live.
+
+local call, format, sub = redis.call, string.format, string.sub
+
+local function decide(KEYS, ARGV)
+INNER
+end
+
+local last = #ARGV
+local number, memory, flags, life, id = ARGV[last] + 0, ARGV[last - 1] + 0, ARGV[last - 2], ARGV[last - 3] + 0, ARGV[last - 4]
+local args = {unpack(ARGV, 1, last - 5)}
+args[#args + 1] = number
+local now, deadline, grace = tonumber(ARGV[1]), ARGV[2] + 0, ARGV[3] + 0
+if not now then
+  local t = call('TIME')
+  now = t[1]*1000000 + t[2]
+  if now > deadline and deadline > 0 then return {now, number} end
+  args[1] = format('%.0f', now)
+end
+
+local first = #KEYS - 2*#string.gsub(flags, '0', '')
+local found, out, over, at, soonests, lives = 0, {now, 0}, {}, first, {}, {}
+for c = 1, #flags do
+  if sub(flags, c, c) ~= '0' then
+    local hash, ends = KEYS[at + 1], KEYS[at + 2]
+    at = at + 2
+    local got, units = call('HMGET', hash, id, 'n', 't'), 0
+    local hold, soonest = got[1], tonumber(got[2] or nil)
+    if hold then
+      local state, stop, n = string.match(hold, '^(%u) (%d+) (%d+)')
+      if state == 'L' and stop + 0 > now then
+        found, units = math.max(found, 1), n + 0
+      elseif state == 'L' then
+        found = 3
+      elseif state == 'S' and stop + 0 > now then
+        found = math.max(found, 2)
+      end
+    end
+    out[#out + 1] = units
+    if soonest and soonest <= now then
+      for _, other in ipairs(call('ZRANGEBYSCORE', ends, '-inf', format('%.0f', now), 'LIMIT', '0', '8')) do
+        local hold = call('HGET', hash, other)
+        if hold and sub(hold, 1, 1) == 'L' then
+          over[#over + 1], over[#over + 2], over[#over + 3] = c, tonumber(sub(other, 1, 12), 16), tonumber(sub(other, 13), 16)
+        else
+          call('HDEL', hash, other)
+          call('ZREM', ends, other)
+        end
+      end
+      soonest = tonumber(call('ZRANGE', ends, '0', '0', 'WITHSCORES')[2])
+      if soonest then call('HSET', hash, 'n', format('%.0f', soonest)) else call('DEL', hash) end
+    end
+    soonests[c], lives[c] = soonest, soonest and tonumber(got[3] or nil)
+  end
+end
+out[2], out[#out + 1] = found, #over / 3
+for i = 1, #over do out[#out + 1] = over[i] end
+if found >= 2 then
+  out[#out + 1] = number
+  return out
+end
+
+local list = args[5]
+if found == 1 then -- it was charged already
+  local free = {}
+  for c = 1, #flags do free[c] = sub(list, 8*c - 7, 8*c - 6) .. string.rep('\0', 6) end
+  args[5] = table.concat(free)
+end
+local reply = decide({unpack(KEYS, 1, first)}, args)
+for i = 2, #reply do out[#out + 1] = reply[i] end
+if found == 1 or #reply < 3 or reply[2] < 1 then return out end
+
+at = first
+local after = {}
+for c = 1, #flags do
+  local flag = sub(flags, c, c)
+  if flag ~= '0' then
+    local hash, ends = KEYS[at + 1], KEYS[at + 2]
+    at = at + 2
+    local units = 0
+    for i = 8*c - 5, 8*c do units = units*256 + string.byte(list, i) end
+    if units > 0 then
+      local stop, soonest, kept = now + life, soonests[c], lives[c]
+      if not soonest or stop < soonest then soonest = stop end
+      local least = stop + 1000*(memory + grace)
+      if not kept or kept < least then
+        kept = 2*least - now -- so that most holds change nothing
+        for _, key in ipairs({hash, ends}) do after[#after + 1] = {key, format('%.0f', (kept - now) / 1000)} end
+      end
+      call('HSET', hash, id, format('L %.0f %.0f %.0f %.0f %.0f %.0f', stop, units, now, reply[3*c], reply[3*c + 2], flag == '2' and units or 0),
+        'n', format('%.0f', soonest), 't', format('%.0f', kept))
+      call('ZADD', ends, format('%.0f', stop), id)
+    end
+  end
+end
+for _, e in ipairs(after) do call('PEXPIRE', e[1], e[2]) end
+return out

@@ -1,0 +1,198 @@
+package lua
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/routelimit/limit/core"
+)
+
+// wrapped holds the scripts of wrap, by the driver and the scripts inside.
+var wrapped sync.Map // of *Script
+
+// wrap returns a driver around other scripts. They stand where it has the lines INNER and
+// OTHER, as bodies of functions of KEYS and ARGV.
+func wrap(driver string, inner ...*Script) *Script {
+	id := driver
+	for _, s := range inner {
+		id += " " + s.SHA
+	}
+	if known, ok := wrapped.Load(id); ok {
+		return known.(*Script)
+	}
+	plain := parsed()[driver].text[taking]
+	text := strip(plain)
+	for i, mark := range []string{"INNER\n", "OTHER\n"}[:len(inner)] {
+		text = strings.Replace(text, mark, inner[i].Text, 1)
+		plain = strings.Replace(plain, mark, inner[i].plain, 1)
+	}
+	known, _ := wrapped.LoadOrStore(id, newScript(text, plain))
+	return known.(*Script)
+}
+
+// memoryMillis is [core.HoldMemory] in ms.
+const memoryMillis = core.HoldMemory / 1000
+
+// hexOf returns an id as the scripts have it.
+func hexOf(id core.HoldID) string { return hex.EncodeToString(id[:]) }
+
+// Held is a call that decides an ask, and holds what it takes.
+type Held struct {
+	Script *Script
+	Keys   []string
+	Args   []any // the caller appends the number of the call
+
+	rules *Rules
+	held  []int // the charges that are held
+}
+
+// Held encodes a call of hold.lua. Prefix, now and grace are as for [NewRules] and
+// [Rules.Encode], and so is Args[1].
+func (l *Rules) Held(prefix, now string, grace int, ask *core.Ask, h *core.Hold) *Held {
+	of := &Held{rules: l, Script: wrap("hold.lua", l.Script)}
+	of.Keys, of.Args = l.Encode(now, grace, [][]core.Ask{{*ask}})
+	flags := make([]byte, len(ask.Charges))
+	for i := range ask.Charges {
+		c := &ask.Charges[i]
+		if flags[i] = '0'; !c.Quota.Holds() {
+			continue
+		}
+		if flags[i] = '1'; h.Kept>>i&1 != 0 {
+			flags[i] = '2'
+		}
+		hash, ends := HoldKeys(prefix, c)
+		of.Keys = append(of.Keys, hash, ends)
+		of.held = append(of.held, i)
+	}
+	of.Args = append(of.Args, hexOf(h.ID), h.Life, string(flags), memoryMillis)
+	return of
+}
+
+// Decode sets the decision of the ask and what was found, from the reply of the call without
+// its number. With an error nothing was taken.
+func (l *Held) Decode(reply []int64, ask *core.Ask, h *core.Hold) error {
+	n := len(l.held)
+	if len(reply) < 3+n || reply[1] < 0 || reply[1] > 3 || reply[2+n] < 0 || int64(len(reply)) < 3+int64(n)+3*reply[2+n] {
+		return fmt.Errorf("%w: %d numbers for a hold", ErrReply, len(reply))
+	}
+	h.Found = [...]core.Found{core.HoldUnknown, core.HoldLives, core.HoldSettled, core.HoldEnded}[reply[1]]
+	h.Units, h.Over = [core.MaxCharges]int64{}, nil
+	for i, charge := range l.held {
+		h.Units[charge] = reply[2+i]
+	}
+	over, rest := reply[3+n:][:3*reply[2+n]], reply[3+n+3*int(reply[2+n]):]
+	for i := 0; i < len(over); i += 3 {
+		if over[i] < 1 || over[i] > int64(len(ask.Charges)) {
+			return fmt.Errorf("%w: a hold of charge %d", ErrReply, over[i])
+		}
+		of := core.Settlement{Charge: ask.Charges[over[i]-1], Ends: true}
+		copy(of.Hold[:6], number(over[i+1], 6))
+		copy(of.Hold[6:], number(over[i+2], 6))
+		h.Over = append(h.Over, of)
+	}
+	if h.Found == core.HoldSettled || h.Found == core.HoldEnded {
+		return nil
+	}
+	var failed error
+	asks := []core.Ask{*ask}
+	if h.Found == core.HoldLives { // the script has decided it at no cost
+		asks[0].Charges = make([]core.Charge, len(ask.Charges))
+		copy(asks[0].Charges, ask.Charges)
+		for i := range asks[0].Charges {
+			asks[0].Charges[i].Cost = 0
+		}
+	}
+	err := l.rules.Decode(append([]int64{reply[0]}, rest...), [][]core.Ask{asks}, func(_ int, err error) { failed = err })
+	ask.Decision = asks[0].Decision
+	if err == nil {
+		err = failed
+	}
+	return err
+}
+
+// Settlements is a call that settles or ends holds.
+type Settlements struct {
+	Script *Script
+	Keys   []string
+	Args   []any
+
+	keys []string // of the states
+}
+
+// NewSettlements encodes a call of settle.lua; owes is whether it can take units in addition, and
+// tallied whether several algorithms may charge the keys.
+func NewSettlements(prefix, now string, grace int, list []core.Settlement, owes, tallied bool) *Settlements {
+	returns, charges := make([]core.Return, len(list)), make([]core.Charge, len(list))
+	for i := range list {
+		charges[i] = list[i].Charge
+		charges[i].Reserve, charges[i].Debt = 0, true
+		returns[i].Charge = list[i].Charge
+	}
+	back, owing := newReturns(prefix, now, grace, returns, true, tallied, false), NewDebts(prefix, now, grace, charges)
+	for i := range charges {
+		if charges[i].MaxDebt == 0 {
+			owing.Args[3+9*i+8] = -1
+		}
+	}
+	if tallied {
+		owing.Tallied(charges)
+	}
+	if !owes {
+		owing.Keys, owing.Args = nil, nil
+	}
+	l := &Settlements{Script: wrap("settle.lua", back.Script, owing.Script)}
+	l.Keys = append(append(l.Keys, back.Keys...), owing.Keys...)
+	l.Args = append(l.Args, now, grace, memoryMillis, len(back.Keys), len(back.Args), len(owing.Args))
+	l.Args = append(append(l.Args, back.Args...), owing.Args...)
+	for i := range list {
+		s := &list[i]
+		hash, ends := HoldKeys(prefix, &s.Charge)
+		l.keys = append(l.keys, Key(prefix, &s.Charge))
+		l.Keys = append(l.Keys, hash, ends)
+		how := 0
+		if s.Ends {
+			how = 1
+		}
+		l.Args = append(l.Args, hexOf(s.Hold), how, s.Cost)
+	}
+	return l
+}
+
+// ErrOwes is the error of a call that cannot take units in addition, and must.
+var ErrOwes = errors.New("lua: a settlement takes more")
+
+// Decode returns what came of each settlement. With an error nothing has changed.
+func (l *Settlements) Decode(reply []int64, list []core.Settlement) ([]core.Settled, error) {
+	if len(reply) != 4*len(list) {
+		return nil, fmt.Errorf("%w: %d numbers for %d settlements", ErrReply, len(reply), len(list))
+	}
+	done := make([]core.Settled, len(list))
+	for i := range list {
+		found, given, taken, forgiven := reply[4*i], reply[4*i+1], reply[4*i+2], reply[4*i+3]
+		switch {
+		case found < 0:
+			return nil, wrong(-found, l.keys[i])
+		case found == 4:
+			return nil, ErrOwes
+		case found > 3 || given < 0 || taken < 0 || forgiven < 0:
+			return nil, fmt.Errorf("%w: %d of a settlement", ErrReply, reply[4*i:4*i+4])
+		}
+		done[i] = core.Settled{Found: [...]core.Found{core.HoldUnknown, core.HoldLives, core.HoldEnded, core.HoldSettled}[found],
+			Given: given, Taken: taken, Forgiven: forgiven}
+	}
+	return done, nil
+}
+
+// NewExtensions encodes a call of extend.lua. Its reply has a number for each, 1 if it lived.
+func NewExtensions(prefix, now string, grace int, list []core.Extension) (script *Script, keys []string, args []any) {
+	args = []any{now, grace, memoryMillis}
+	for i := range list {
+		hash, ends := HoldKeys(prefix, &list[i].Charge)
+		keys = append(keys, hash, ends)
+		args = append(args, hexOf(list[i].Hold), list[i].Life)
+	}
+	return wrap("extend.lua"), keys, args
+}

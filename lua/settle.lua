@@ -1,0 +1,116 @@
+-- Settles or ends holds by the script that gives units back and the one that takes debts. A
+-- hold is read and written with the units, so what is settled does not change again.
+--
+-- KEYS      those of the first script; those of the second; then two for each settlement, as in
+--           hold.lua
+-- ARGV[1]   now in us since the epoch; '' for the time of Redis, as always but in tests
+-- ARGV[2]   ms that each key outlives its last unit
+-- ARGV[3]   the ms for which an end is remembered
+-- ARGV[4…6] how many keys the first script has; how many arguments; how many the second has,
+--           without its number, or 0
+-- ARGV[…]   the arguments of the first script, with a rule for each settlement; those of the
+--           second, with a debt for each; then three for each settlement: its id; 1 to end the
+--           hold, if it has not been extended, or 0; what it really cost
+-- reply     of each settlement four: 0 there is no such hold, 1 it lived, 2 it had ended, 3 it
+--           was settled or extended, and nothing has changed, 4 the second script is needed, which
+--           has no arguments, and nothing has changed for any settlement; the units that came back; those
+--           that were taken; those that were not, since there was no room. Below 0, the first
+--           of a settlement says what is wrong with its key, as in return.lua, and nothing has
+--           changed
+
+local call, format, sub, byte, char = redis.call, string.format, string.sub, string.byte, string.char
+
+local function give_back(KEYS, ARGV)
+INNER
+end
+
+local function owe(KEYS, ARGV)
+OTHER
+end
+
+local now, grace, memory = tonumber(ARGV[1]), ARGV[2] + 0, ARGV[3] + 0
+if not now then
+  local t = call('TIME')
+  now = t[1]*1000000 + t[2]
+end
+
+-- a number as so many big-endian bytes
+local function bytes(x, n)
+  local out = {}
+  for i = n, 1, -1 do
+    local low = x % 256
+    out[i], x = char(low), (x - low) / 256
+  end
+  return table.concat(out)
+end
+
+local keys, returns, owing = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
+local back, more, K = {unpack(ARGV, 7, 6 + returns)}, {unpack(ARGV, 7 + returns, 6 + returns + owing)}, (#ARGV - 6 - returns - owing) / 3
+local first, given, taken = #KEYS - 2*K, false, false
+local out, after = {}, {}
+back[1], more[1], more[#more + 1] = format('%.0f', now), format('%.0f', now), 0
+local lacks = false
+for s = 1, K do
+  local at = 6 + returns + owing + 3*s
+  local id, ends, cost = ARGV[at - 2], ARGV[at - 1] == '1', ARGV[at] + 0
+  local got = call('HMGET', KEYS[first + 2*s - 1], id, 'n', 't')
+  local hold = got[1]
+  local state, stop, units, took, left, reset, kept
+  if hold then state, stop, units, took, left, reset, kept = string.match(hold, '^(%u) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$') end
+  local found, less, debt = 0, 0, 0
+  if state and (state == 'L' or stop + 0 > now) then found = state == 'L' and 1 or state == 'E' and 2 or 3 end
+  if ends and (found == 2 or found == 1 and stop + 0 > now) then found = 3 end
+  if found == 1 or found == 2 then
+    if ends then cost = kept + 0 end
+    less, debt = math.max(0, units - cost), math.max(0, cost - units)
+    after[s] = {ends and 'E' or 'S', cost, took, left, reset, kept, got[2], got[3]}
+  end
+  local list, i = back[2*s + 2], 9*s - 5 -- see return.lua and debts.lua
+  if less > 0 then
+    given = true
+    list = sub(list, 1, 17) .. bytes(less, 6) .. bytes(took + 0, 7) .. bytes(left + 0, 6) .. bytes(reset + 0, 7) .. sub(list, 44)
+  else
+    list = sub(list, 1, 17) .. bytes(0, 6) .. sub(list, 24)
+  end
+  back[2*s + 2], more[i + 4] = list, debt
+  taken = taken or debt > 0
+  if debt > 0 and owing == 0 then found, lacks = 4, true end
+  out[4*s - 3], out[4*s - 2], out[4*s - 1], out[4*s] = found, 0, 0, 0
+end
+
+if lacks then return out end
+
+if given then
+  local reply = give_back({unpack(KEYS, 1, keys)}, back)
+  for s = 1, K do
+    out[4*s - 2] = reply[s]
+    if reply[s] < 0 then
+      out[4*s - 3] = reply[s]
+      return out
+    end
+  end
+end
+if taken then
+  local reply = owe({unpack(KEYS, keys + 1, first)}, more)
+  for s = 1, K do
+    if reply[4*s - 2] < 0 then
+      out[4*s - 3] = reply[4*s - 2]
+      return out
+    end
+    out[4*s - 1], out[4*s] = more[9*s - 1], reply[4*s + 1] -- the script leaves there what it has taken
+  end
+end
+for s, hold in pairs(after) do
+  local hash, ends, id, stop = KEYS[first + 2*s - 1], KEYS[first + 2*s], ARGV[6 + returns + owing + 3*s - 2], now + 1000*memory
+  local soonest, kept = hold[7] + 0, hold[8] + 0
+  if stop < soonest then soonest = stop end
+  local longer = kept < stop + 1000*grace
+  if longer then kept = stop + 1000*(memory + grace) end
+  call('HSET', hash, id, format('%s %.0f %.0f %s %s %s %s', hold[1], stop, hold[2], hold[3], hold[4], hold[5], hold[6]),
+    'n', format('%.0f', soonest), 't', format('%.0f', kept))
+  call('ZADD', ends, format('%.0f', stop), id)
+  if longer then
+    for _, key in ipairs({hash, ends}) do call('PEXPIRE', key, format('%.0f', (kept - now) / 1000)) end
+  end
+end
+return out

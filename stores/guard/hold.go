@@ -1,0 +1,63 @@
+package guard
+
+import (
+	"context"
+
+	"github.com/routelimit/limit/core"
+)
+
+// Holds implements [core.Holder].
+func (s *Store) Holds() bool { return core.HolderOf(s.store.Store) != nil }
+
+// Hold implements [core.Holder]. While the store is unavailable, or may not know what was
+// admitted without it, the ask is decided as by Take, and not held. A call without an answer
+// may have held it: that ends by itself, since nobody extends it.
+func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
+	if err := h.Validate(ask); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	asks := []core.Ask{*ask}
+	defer func() { ask.Decision = asks[0].Decision }()
+	a := attempt{guard: s, ctx: ctx, began: s.doubts.last.time()}
+	if s.debts.count.Load() > 0 || !s.decidesAlone(asks) || !a.enter() {
+		h.Found, h.Over = core.HoldRefused, nil
+		return s.Take(ctx, asks)
+	}
+	defer a.leave()
+	err := core.HolderOf(s.store.Store).Hold(ctx, &asks[0], h)
+	a.ended(err)
+	c := call{attempt: a, of: asks, charges: ask.Charges}
+	switch d := &asks[0].Decision; {
+	case err != nil:
+		h.Found, h.Over = core.HoldRefused, nil
+		c.unanswered(err)
+	case h.Found == core.HoldSettled || h.Found == core.HoldLives || !d.Allowed: // nothing new was taken
+		s.answered(a.now)
+	default:
+		s.answered(a.now)
+		err = c.counted(d)
+	}
+	return c.finish(err)
+}
+
+// Settle implements [core.Holder]. If the store is unavailable, it returns an error. What this
+// process counts of a held charge for outages stays what was reserved.
+func (s *Store) Settle(ctx context.Context, list []core.Settlement) (done []core.Settled, err error) {
+	err = s.try(ctx, func() (err error) {
+		done, err = core.HolderOf(s.store.Store).Settle(ctx, list)
+		return err
+	})
+	return done, err
+}
+
+// Extend implements [core.Holder]. If the store is unavailable, it returns an error.
+func (s *Store) Extend(ctx context.Context, list []core.Extension) (lived []bool, err error) {
+	err = s.try(ctx, func() (err error) {
+		lived, err = core.HolderOf(s.store.Store).Extend(ctx, list)
+		return err
+	})
+	return lived, err
+}

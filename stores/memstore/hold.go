@@ -1,0 +1,299 @@
+package memstore
+
+import (
+	"container/heap"
+	"context"
+	"strings"
+	"unique"
+
+	"github.com/routelimit/limit/core"
+)
+
+// held are the holds of a shard.
+type held struct {
+	keys   map[keyOfRule]*holds
+	before int // how many keys there were when those without holds were last dropped
+}
+
+// holds are those of one key.
+type holds struct {
+	byID map[core.HoldID]*hold
+	ends endings // when each of byID ends, or is forgotten, or did before it changed
+}
+
+// A hold is what one charge took, or the memory of it.
+type hold struct {
+	found core.Found
+	until int64 // when it ends; once it has, when it is forgotten
+	units int64 // that count for it
+	kept  int64 // of them, those that stay when it ends
+	taken core.Return
+}
+
+type ending struct {
+	at int64
+	id core.HoldID
+}
+
+type endings []ending
+
+func (e endings) Len() int           { return len(e) }
+func (e endings) Less(i, j int) bool { return e[i].at < e[j].at }
+func (e endings) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+func (e *endings) Push(x any)        { *e = append(*e, x.(ending)) }
+func (e *endings) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}
+
+// keyOfRule names the state of a key.
+type keyOfRule struct {
+	rule unique.Handle[rule]
+	key  string
+}
+
+// holdsOf returns the holds of a key, under the lock of its shard, without those that are to
+// be forgotten. With add, it makes a place for them if there are none.
+func (s *Store) holdsOf(k *target, now int64, add bool) *holds {
+	all := &s.shards[k.shard].held
+	name := keyOfRule{unique.Make(ruleOf(k.charge)), k.charge.Key}
+	h := all.keys[name]
+	if h == nil {
+		if !add {
+			return nil
+		}
+		if all.keys == nil {
+			all.keys = make(map[keyOfRule]*holds)
+		}
+		if len(all.keys) >= 2*all.before+16 {
+			for name, h := range all.keys {
+				if h.forget(now); len(h.byID) == 0 {
+					delete(all.keys, name)
+				}
+			}
+			all.before = len(all.keys)
+		}
+		name.key = strings.Clone(name.key)
+		h = &holds{byID: make(map[core.HoldID]*hold)}
+		all.keys[name] = h
+	}
+	h.forget(now)
+	return h
+}
+
+// forget drops what has long ended.
+func (h *holds) forget(now int64) {
+	for len(h.ends) > 0 && h.ends[0].at <= now {
+		next := h.ends[0]
+		of := h.byID[next.id]
+		if of != nil && of.until == next.at && of.found == core.HoldLives {
+			return // it has ended, and is to be given back first
+		}
+		heap.Pop(&h.ends)
+		if of != nil && of.until == next.at {
+			delete(h.byID, next.id)
+		}
+	}
+}
+
+// find returns a hold that is not to be forgotten, or nil. There may be no holds.
+func (h *holds) find(id core.HoldID, now int64) *hold {
+	if h == nil {
+		return nil
+	}
+	of := h.byID[id]
+	if of == nil || of.found != core.HoldLives && of.until <= now {
+		return nil
+	}
+	return of
+}
+
+// set notes that a hold ends, or is forgotten, at a time.
+func (h *holds) set(id core.HoldID, of *hold, until int64) {
+	of.until = until
+	h.byID[id] = of
+	heap.Push(&h.ends, ending{until, id})
+}
+
+// over returns some holds that have ended.
+func (h *holds) over(c *core.Charge, now int64, list []core.Settlement) []core.Settlement {
+	const most = 8
+	for i := 0; i < min(most, len(h.ends)) && h.ends[i].at <= now; i++ {
+		if of := h.byID[h.ends[i].id]; of != nil && of.until == h.ends[i].at && of.found == core.HoldLives {
+			list = append(list, core.Settlement{Charge: *c, Hold: h.ends[i].id, Ends: true})
+		}
+	}
+	return list
+}
+
+// Holds implements [core.Holder].
+func (s *Store) Holds() bool { return true }
+
+// Hold implements [core.Holder].
+func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
+	if err := h.Validate(ask); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	keys := make([]target, len(ask.Charges))
+	for i := range ask.Charges {
+		s.place(&keys[i], &ask.Charges[i])
+	}
+	order := inOrder(keys)
+	now := s.lock(keys, &order)
+	defer s.unlock(keys, &order)
+	h.Found, h.Over, h.Units = core.HoldUnknown, nil, [core.MaxCharges]int64{}
+	for i := range keys {
+		of := s.holdsOf(&keys[i], now, false)
+		if of == nil {
+			continue
+		}
+		if mine := of.find(h.ID, now); mine != nil && mine.found != core.HoldEnded {
+			if mine.found == core.HoldLives && mine.until <= now {
+				s.settle(&keys[i], &core.Settlement{Charge: ask.Charges[i], Hold: h.ID, Ends: true}, now)
+			} else {
+				h.Found, h.Units[i] = max(h.Found, mine.found), mine.units
+			}
+		}
+		h.Over = of.over(&ask.Charges[i], now, h.Over)
+	}
+	if h.Found == core.HoldSettled {
+		return nil
+	}
+	s.find(keys) // an ending may have replaced them
+	if h.Found == core.HoldLives {
+		free := core.Ask{Charges: append([]core.Charge(nil), ask.Charges...)}
+		for i := range free.Charges {
+			free.Charges[i].Cost = 0
+			keys[i].charge = &free.Charges[i]
+		}
+		s.take(&free, keys, now)
+		ask.Decision = free.Decision
+		return nil
+	}
+	s.take(ask, keys, now)
+	d := &ask.Decision
+	if !d.Allowed {
+		return nil
+	}
+	if d.Mode != core.ModeExact { // what keys share cannot be told apart later
+		h.Found = core.HoldRefused
+		return nil
+	}
+	for i := range ask.Charges {
+		c := &ask.Charges[i]
+		if !c.Quota.Holds() || c.Cost == 0 {
+			continue
+		}
+		of := &hold{found: core.HoldLives, units: c.Cost, taken: d.Return(i, *c)}
+		if h.Kept>>i&1 != 0 {
+			of.kept = c.Cost
+		}
+		of.taken.Charge = core.Charge{Cost: c.Cost} // the rest would keep the strings of a request
+		s.holdsOf(&keys[i], now, true).set(h.ID, of, now+h.Life)
+	}
+	return nil
+}
+
+// Settle implements [core.Holder].
+func (s *Store) Settle(ctx context.Context, list []core.Settlement) ([]core.Settled, error) {
+	if err := core.ValidateSettlements(list); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	keys := make([]target, len(list))
+	for i := range list {
+		s.place(&keys[i], &list[i].Charge)
+	}
+	order := inOrder(keys)
+	now := s.lock(keys, &order)
+	defer s.unlock(keys, &order)
+	done := make([]core.Settled, len(list))
+	for i := range list {
+		s.find(keys[i : i+1])
+		done[i] = s.settle(&keys[i], &list[i], now)
+	}
+	return done, nil
+}
+
+// settle settles what one charge took, under the lock of its shard.
+func (s *Store) settle(k *target, of *core.Settlement, now int64) (done core.Settled) {
+	h := s.holdsOf(k, now, false)
+	held := h.find(of.Hold, now)
+	if held == nil {
+		return done
+	}
+	done.Found = held.found
+	cost, then := of.Cost, core.HoldSettled
+	if of.Ends {
+		if held.found != core.HoldLives || held.until > now {
+			done.Found = core.HoldSettled
+			return done
+		}
+		cost, then = held.kept, core.HoldEnded
+	}
+	if held.found == core.HoldSettled {
+		return done
+	}
+	switch {
+	case cost < held.units:
+		r := held.taken
+		r.Charge = of.Charge
+		r.Cost = held.units - cost
+		done.Given = s.giveBack(k, &r, now)
+	case cost > held.units:
+		done.Taken = s.grow(k, of, cost-held.units, now)
+		done.Forgiven = cost - held.units - done.Taken
+	}
+	held.found, held.units = then, cost
+	h.set(of.Hold, held, now+core.HoldMemory)
+	return done
+}
+
+// grow takes what a settlement costs in addition, and returns how much that was.
+func (s *Store) grow(k *target, of *core.Settlement, units, now int64) int64 {
+	c := of.Grow(units, s.look(k, now).Remaining)
+	if c.Cost == 0 {
+		return 0
+	}
+	ask, keys := core.Ask{Charges: []core.Charge{c}}, []target{*k}
+	keys[0].charge = &ask.Charges[0]
+	s.find(keys)
+	s.take(&ask, keys, now)
+	return c.Cost - ask.Decision.Forgiven
+}
+
+// Extend implements [core.Holder].
+func (s *Store) Extend(ctx context.Context, list []core.Extension) ([]bool, error) {
+	if err := core.ValidateExtensions(list); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	lived := make([]bool, len(list))
+	for i := range list {
+		lived[i] = s.extend(&list[i])
+	}
+	return lived, nil
+}
+
+func (s *Store) extend(of *core.Extension) bool {
+	keys := make([]target, 1)
+	s.place(&keys[0], &of.Charge)
+	order := inOrder(keys)
+	now := s.lock(keys, &order)
+	defer s.unlock(keys, &order)
+	h := s.holdsOf(&keys[0], now, false)
+	held := h.find(of.Hold, now)
+	if held == nil || held.found != core.HoldLives || held.until <= now {
+		return false
+	}
+	h.set(of.Hold, held, now+of.Life)
+	return true
+}

@@ -1,0 +1,133 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/lua"
+)
+
+// Holds implements [core.Holder]. A store with [Options].Spread holds nothing, since a hold is
+// in the slot of its policy.
+func (s *Store) Holds() bool { return s.parts == nil }
+
+// Hold implements [core.Holder]. It is a call of its own, not part of a batch. Keys that
+// several algorithms charge are not held.
+func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
+	if err := h.Validate(ask); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	asks := []core.Ask{{Charges: slices.Clone(ask.Charges)}}
+	p := s.single(asks)
+	if s.reported.Load() != s.restarts.Load() || p == nil || !s.Holds() {
+		return s.takeUnheld(ctx, ask, h)
+	}
+	b := p.batcher(asks)
+	s.hasher.replace(asks[0].Charges)
+	err := s.hold(ctx, b, &asks[0], h)
+	if err == nil && h.Found == core.HoldEnded { // one of that ID, which is to be given back first
+		var own []core.Settlement
+		for _, c := range asks[0].Charges {
+			if c.Quota.Holds() {
+				own = append(own, core.Settlement{Charge: c, Hold: h.ID, Ends: true})
+			}
+		}
+		if _, err = p.settle(ctx, own); err == nil {
+			err = s.hold(ctx, b, &asks[0], h)
+		}
+	}
+	if errors.Is(err, lua.ErrValue) || err == nil && h.Found == core.HoldEnded {
+		return s.takeUnheld(ctx, ask, h)
+	}
+	for i := range h.Over { // the caller knows no hashed keys
+		of := &h.Over[i]
+		at := slices.IndexFunc(asks[0].Charges, func(c core.Charge) bool { return c.SameState(&of.Charge) })
+		of.Charge = ask.Charges[at]
+	}
+	ask.Decision = asks[0].Decision
+	return s.report(err)
+}
+
+// takeUnheld decides without holding anything.
+func (s *Store) takeUnheld(ctx context.Context, ask *core.Ask, h *core.Hold) error {
+	h.Found, h.Over = core.HoldRefused, nil
+	list := []core.Ask{*ask}
+	err := s.Take(ctx, list)
+	ask.Decision = list[0].Decision
+	return err
+}
+
+// hold makes the call. The charges are copies, with hashed keys.
+func (s *Store) hold(ctx context.Context, b *batcher, ask *core.Ask, h *core.Hold) error {
+	now := s.now()
+	call := b.rules.Held(b.part.prefix, now, s.grace, ask, h)
+	reply, err := s.numbered(ctx, &invocation{script: call.Script, keys: call.Keys, args: call.Args, timed: now == ""}, []core.Ask{*ask})
+	if err != nil {
+		return err
+	}
+	return call.Decode(reply, ask, h)
+}
+
+// Settle implements [core.Holder]. It is one call.
+func (s *Store) Settle(ctx context.Context, list []core.Settlement) ([]core.Settled, error) {
+	if err := core.ValidateSettlements(list); err != nil {
+		return nil, err
+	}
+	list = slices.Clone(list)
+	for i := range list {
+		s.hasher.replaceOne(&list[i].Charge)
+	}
+	done, err := s.part.settle(ctx, list)
+	return done, s.report(err)
+}
+
+// settle settles holds with hashed keys.
+func (p *part) settle(ctx context.Context, list []core.Settlement) ([]core.Settled, error) {
+	owes := slices.ContainsFunc(list, func(s core.Settlement) bool { return s.Cost > s.Took && !s.Ends })
+	done, err := p.settleAll(ctx, list, owes, false)
+	if errors.Is(err, lua.ErrOwes) { // the hold has ended, maybe
+		done, err = p.settleAll(ctx, list, true, false)
+	}
+	if errors.Is(err, lua.ErrValue) { // keys that several algorithms charge, maybe
+		done, err = p.settleAll(ctx, list, true, true)
+	}
+	return done, err
+}
+
+func (p *part) settleAll(ctx context.Context, list []core.Settlement, owes, tallied bool) ([]core.Settled, error) {
+	call := lua.NewSettlements(p.prefix, p.store.now(), p.store.grace, list, owes, tallied)
+	reply, err := p.store.run(ctx, &invocation{script: call.Script, keys: call.Keys, args: call.Args})
+	if err != nil {
+		return nil, err
+	}
+	return call.Decode(reply, list)
+}
+
+// Extend implements [core.Holder].
+func (s *Store) Extend(ctx context.Context, list []core.Extension) ([]bool, error) {
+	if err := core.ValidateExtensions(list); err != nil {
+		return nil, err
+	}
+	list = slices.Clone(list)
+	for i := range list {
+		s.hasher.replaceOne(&list[i].Charge)
+	}
+	script, keys, args := lua.NewExtensions(s.part.prefix, s.now(), s.grace, list)
+	reply, err := s.run(ctx, &invocation{script: script, keys: keys, args: args})
+	if err == nil && len(reply) != len(list) {
+		err = errWrongReply
+	}
+	if err != nil {
+		return nil, s.report(err)
+	}
+	lived := make([]bool, len(list))
+	for i, n := range reply {
+		lived[i] = n == 1
+	}
+	return lived, nil
+}

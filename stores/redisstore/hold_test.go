@@ -1,0 +1,76 @@
+package redisstore
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redistest"
+)
+
+// TestCostOfHolds measures by Redis' own statistics what it costs to hold a request of three
+// rules and to settle it, beside a Take of three, in turn. LIMIT_LONGEST=1 runs it.
+func TestCostOfHolds(t *testing.T) {
+	if os.Getenv("LIMIT_LONGEST") == "" {
+		t.Skip("set LIMIT_LONGEST=1 to run it")
+	}
+	client := redistest.Real(t)
+	store := New(client, &patient)
+	for _, q := range []core.Quota{
+		{Algorithm: core.FixedWindow, Limit: 1_000_000, Window: 3600_000_000},
+		{Algorithm: core.TokenBucket, Limit: 1_000_000, Window: 3600_000_000, Burst: 1_000_000},
+		{Algorithm: core.SlidingCells, Limit: 1_000_000, Window: 3600_000_000, Cells: 20},
+		{Algorithm: core.SlidingLog, Limit: 1000, Window: 3600_000_000},
+	} {
+		var least [2]float64
+		for round := range 8 {
+			for held := range 2 {
+				client.FlushDB(t.Context())
+				client.ConfigResetStat(t.Context())
+				for i := range 1000 {
+					charges := make([]core.Charge, 3)
+					for r := range charges {
+						charges[r] = core.Charge{Policy: "p", Rule: fmt.Sprint("rule ", r), Key: fmt.Sprint("k", i%50), Quota: q, Cost: 10}
+					}
+					takeAndSettle(t, store, charges, held == 1, fmt.Sprint(round, " ", i))
+				}
+				if us := timeOfScripts(t, client) / 1000; least[held] == 0 || us < least[held] {
+					least[held] = us
+				}
+			}
+		}
+		t.Logf("%-14v take %.1f us, hold and settle %.1f us: %.2f", q.Algorithm, least[0], least[1], least[1]/least[0])
+	}
+}
+
+func takeAndSettle(t *testing.T, store *Store, charges []core.Charge, held bool, id string) {
+	ask := core.Ask{Charges: charges}
+	if !held {
+		require.NoError(t, store.Take(t.Context(), []core.Ask{ask}))
+		return
+	}
+	h := core.Hold{ID: core.HoldIDOf(id), Life: 60_000_000}
+	require.NoError(t, store.Hold(t.Context(), &ask, &h))
+	list := make([]core.Settlement, len(charges))
+	for i := range charges {
+		list[i] = core.Settlement{Charge: charges[i], Hold: h.ID, Took: 10}
+		list[i].Cost = 7
+	}
+	done, err := store.Settle(t.Context(), list)
+	require.NoError(t, err)
+	require.Equal(t, core.HoldLives, done[0].Found)
+}
+
+// timeOfScripts returns for how many us Redis has run scripts.
+func timeOfScripts(t *testing.T, client *redis.Client) float64 {
+	info := client.Info(t.Context(), "commandstats").Val()
+	var calls, usec float64
+	_, err := fmt.Sscanf(info[strings.Index(info, "cmdstat_evalsha:"):], "cmdstat_evalsha:calls=%f,usec=%f", &calls, &usec)
+	require.NoError(t, err)
+	return usec
+}

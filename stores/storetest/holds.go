@@ -1,0 +1,296 @@
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+)
+
+// Holds draws n random schedules in which requests of up to three rules are held under a few
+// ids, settled, extended and repeated, while holds end and are forgotten. All that the store,
+// which must be a [core.Holder], decides and settles is compared with package core.
+func Holds(t *testing.T, h Harness, seed uint64, n int) {
+	t.Helper()
+	holder := h.Store.(core.Holder)
+	for i := range n {
+		s := &heldSchedule{t: t, h: h, holder: holder, random: rand.New(rand.NewPCG(seed, uint64(i))), policy: fmt.Sprintf("holds %d of seed %d", i, seed),
+			states: make(map[string]core.State), holds: make(map[string]map[core.HoldID]*heldUnits)}
+		s.now = pick(s.random, starts)
+		for r := range 1 + s.random.IntN(3) {
+			a := pick(s.random, []core.Algorithm{core.SlidingLog, core.FixedWindow, core.SlidingCells, core.SlidingCounter, core.TokenBucket, core.LeakyBucket})
+			q := someQuota(t, s.random, a)
+			c := core.Charge{Policy: s.policy, Rule: fmt.Sprint("rule ", r), Quota: q}
+			drawMaxDebt(s.random, &c)
+			if s.random.IntN(8) == 0 { // another kind of rule stands beside, and is not held
+				c.Quota, c.MaxDebt = plainQuota(core.Queue, 5, 1_000_000), 0
+			}
+			s.rules, s.kept = append(s.rules, c), s.kept|uint16(s.random.IntN(4)/3<<r)
+		}
+		s.run()
+	}
+}
+
+type heldSchedule struct {
+	t      *testing.T
+	h      Harness
+	holder core.Holder
+	random *rand.Rand
+	policy string
+	rules  []core.Charge
+	kept   uint16
+	now    int64
+	states map[string]core.State
+	holds  map[string]map[core.HoldID]*heldUnits
+	steps  []string
+}
+
+type heldUnits struct {
+	found       core.Found
+	until       int64
+	units, kept int64
+	taken       core.Return
+}
+
+func (s *heldSchedule) run() {
+	for range 30 {
+		s.now += pick(s.random, []int64{0, 1, 1_000, 300_000, 1_000_000, 5_000_000, 60_000_000, core.HoldMemory})
+		s.now = min(s.now, core.MaxTime)
+		s.h.SetTime(s.now)
+		switch id := core.HoldIDOf(fmt.Sprint(s.random.IntN(4))); s.random.IntN(8) {
+		case 0, 1, 2:
+			s.hold(s.charges(), id)
+		case 3, 4:
+			s.settle(s.charges(), id)
+		case 5:
+			s.extend(s.charges(), id)
+		case 6:
+			s.take(s.charges())
+		default:
+			require.NoError(s.t, s.h.Store.Reset(s.t.Context(), s.resets()))
+		}
+	}
+	s.take(s.charges())
+}
+
+// charges draws what a request costs.
+func (s *heldSchedule) charges() []core.Charge {
+	list := slices.Clone(s.rules)
+	for i := range list {
+		list[i].Key = fmt.Sprint("k", s.random.IntN(2))
+		most := list[i].Quota.Capacity()
+		list[i].Cost = pick(s.random, []int64{0, 1, 1, 1, 2, 3, max(1, most/2), most})
+	}
+	return list
+}
+
+func (s *heldSchedule) resets() []core.Charge {
+	c := s.charges()[0]
+	delete(s.states, nameOfKey(&c))
+	delete(s.holds, nameOfKey(&c))
+	s.log("reset %s", nameOfKey(&c))
+	return []core.Charge{c}
+}
+
+func nameOfKey(c *core.Charge) string { return c.Rule + "/" + c.Key }
+
+func (s *heldSchedule) stateOf(c *core.Charge) core.State {
+	name := nameOfKey(c)
+	if s.states[name] == nil {
+		s.states[name] = core.NewState(c.Quota.Algorithm)
+	}
+	return s.states[name]
+}
+
+// of returns the hold on the key of a charge that the store still remembers.
+func (s *heldSchedule) of(c *core.Charge, id core.HoldID) *heldUnits {
+	u := s.holds[nameOfKey(c)][id]
+	if u == nil || u.found != core.HoldLives && u.until <= s.now {
+		return nil
+	}
+	return u
+}
+
+func (s *heldSchedule) decide(charges []core.Charge) core.Decision {
+	states := make([]core.State, len(charges))
+	for i := range charges {
+		states[i] = s.stateOf(&charges[i])
+	}
+	return core.Decide(s.now, charges, states)
+}
+
+func (s *heldSchedule) take(charges []core.Charge) {
+	d, err := core.Take(s.t.Context(), s.h.Store, charges)
+	s.log("take %v", charges)
+	s.equal(err, s.decide(charges), d)
+}
+
+func (s *heldSchedule) hold(charges []core.Charge, id core.HoldID) {
+	ask := core.Ask{Charges: charges}
+	h := core.Hold{ID: id, Life: pick(s.random, []int64{core.MinHold, 2_000_000, 60_000_000}), Kept: s.kept}
+	s.log("hold %x for %d of %v", id[:2], h.Life, charges)
+	require.NoError(s.t, s.holder.Hold(s.t.Context(), &ask, &h))
+	found := core.HoldUnknown
+	var units [core.MaxCharges]int64
+	free := slices.Clone(charges)
+	for i := range charges {
+		c := &charges[i]
+		if !c.Quota.Holds() {
+			continue
+		}
+		u := s.of(c, id)
+		if u != nil && u.found == core.HoldLives && u.until <= s.now {
+			s.end(&core.Settlement{Charge: *c, Hold: id, Ends: true})
+			u = nil
+		}
+		if u != nil && u.found != core.HoldEnded {
+			units[i] = u.units
+			found = max(found, u.found)
+		}
+	}
+	s.same(found, h.Found, "what was found")
+	if found == core.HoldSettled {
+		return
+	}
+	if found == core.HoldLives {
+		s.same(units, h.Units, "units")
+		for i := range free {
+			free[i].Cost = 0
+		}
+	}
+	d := s.decide(free)
+	s.equal(nil, d, ask.Decision)
+	for i := range charges {
+		c := &charges[i]
+		if found == core.HoldUnknown && d.Allowed && c.Cost > 0 && c.Quota.Holds() {
+			u := &heldUnits{found: core.HoldLives, until: s.now + h.Life, units: c.Cost, kept: c.Cost * int64(s.kept>>i&1), taken: d.Return(i, *c)}
+			if s.holds[nameOfKey(c)] == nil {
+				s.holds[nameOfKey(c)] = make(map[core.HoldID]*heldUnits)
+			}
+			s.holds[nameOfKey(c)][id] = u
+		}
+	}
+	for i := range h.Over {
+		u := s.of(&h.Over[i].Charge, h.Over[i].Hold)
+		if u == nil || u.found != core.HoldLives || u.until > s.now {
+			s.fail("the hold %x on %s is not over", h.Over[i].Hold[:2], h.Over[i].Key)
+		}
+	}
+	if len(h.Over) > 0 && s.random.IntN(3) > 0 {
+		for some := range slices.Chunk(h.Over, core.MaxCharges) {
+			s.settled(some)
+		}
+	}
+}
+
+func (s *heldSchedule) settle(charges []core.Charge, id core.HoldID) {
+	var list []core.Settlement
+	ends := s.random.IntN(4) == 0
+	for i := range charges {
+		if charges[i].Quota.Holds() {
+			list = append(list, core.Settlement{Charge: charges[i], Hold: id, Took: s.random.Int64N(3), Ends: ends})
+		}
+	}
+	if len(list) == 0 {
+		return
+	}
+	s.settled(list)
+	if s.random.IntN(3) == 0 { // repeated, as after a lost reply
+		s.settled(list)
+	}
+}
+
+func (s *heldSchedule) settled(list []core.Settlement) {
+	s.log("settle %v", list)
+	got, err := s.holder.Settle(s.t.Context(), list)
+	require.NoError(s.t, err)
+	for i := range list {
+		s.same(s.end(&list[i]), got[i], list[i].Rule)
+	}
+}
+
+// end is what a settlement must do.
+func (s *heldSchedule) end(of *core.Settlement) (done core.Settled) {
+	u := s.of(&of.Charge, of.Hold)
+	if u == nil {
+		return done
+	}
+	if done.Found = u.found; u.found == core.HoldSettled {
+		return done
+	}
+	cost, then, state := of.Cost, core.HoldSettled, s.stateOf(&of.Charge)
+	if of.Ends {
+		if u.found == core.HoldEnded || u.until > s.now {
+			done.Found = core.HoldSettled
+			return done
+		}
+		cost, then = u.kept, core.HoldEnded
+	}
+	switch {
+	case cost < u.units:
+		r := u.taken
+		r.Charge = of.Charge
+		r.Cost = u.units - cost
+		done.Given = state.Return(&r, s.now)
+	case cost > u.units:
+		c := of.Grow(cost-u.units, core.Look(s.now, of.Charge, state).Remaining)
+		d := core.Decide(s.now, []core.Charge{c}, []core.State{state})
+		done.Taken = c.Cost - d.Forgiven
+		done.Forgiven = cost - u.units - done.Taken
+	}
+	u.found, u.units, u.until = then, cost, s.now+core.HoldMemory
+	return done
+}
+
+func (s *heldSchedule) extend(charges []core.Charge, id core.HoldID) {
+	var list []core.Extension
+	for i := range charges {
+		if charges[i].Quota.Holds() {
+			list = append(list, core.Extension{Charge: charges[i], Hold: id, Life: pick(s.random, []int64{core.MinHold, 30_000_000})})
+		}
+	}
+	if len(list) == 0 {
+		return
+	}
+	s.log("extend %x", id[:2])
+	lived, err := s.holder.Extend(s.t.Context(), list)
+	require.NoError(s.t, err)
+	for i := range list {
+		u := s.of(&list[i].Charge, id)
+		lives := u != nil && u.found == core.HoldLives && u.until > s.now
+		s.same(lives, lived[i], list[i].Rule)
+		if lives {
+			u.until = s.now + list[i].Life
+		}
+	}
+}
+
+func (s *heldSchedule) log(format string, args ...any) {
+	s.steps = append(s.steps, fmt.Sprintf("at %d: ", s.now)+fmt.Sprintf(format, args...))
+}
+
+func (s *heldSchedule) equal(err error, want, got core.Decision) {
+	s.t.Helper()
+	require.NoError(s.t, err, "%v", s.steps)
+	s.same(want.Allowed, got.Allowed, fmt.Sprintf("allowed with outcomes %v, not %v,", got.Outcomes(), want.Outcomes()))
+	s.same(want.Outcomes(), got.Outcomes(), "outcomes")
+}
+
+func (s *heldSchedule) same(want, got any, what string) {
+	s.t.Helper()
+	if fmt.Sprint(want) != fmt.Sprint(got) {
+		s.fail("%s: want %v, got %v", what, want, got)
+	}
+}
+
+func (s *heldSchedule) fail(format string, args ...any) {
+	s.t.Helper()
+	for _, step := range s.steps {
+		s.t.Log(step)
+	}
+	s.t.Fatalf(s.policy+": "+format, args...)
+}
