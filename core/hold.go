@@ -74,12 +74,13 @@ const (
 	HoldRefused
 )
 
-// A Settlement settles what one charge took under a hold, or ends it.
+// A Settlement settles what one charge took under a hold, or ends it. The Return is what would
+// give back all of it, as far as the caller knows: with At 0, the store uses what it has kept.
 type Settlement struct {
-	Charge // as it was taken, but Cost is what it really cost, and a debt beyond that goes up to MaxDebt
-	Hold   HoldID
-	Took   int64 // what the charge took, as far as the caller knows: a settlement that takes more is another call
-	Ends   bool  // only if the hold has ended, it then costs what it was to keep
+	Return
+	Hold HoldID
+	Used int64 // what it really cost; beyond what it took, MaxDebt bounds how far the key goes into debt
+	Ends bool  // only if the hold has ended, it then costs what it was to keep
 }
 
 // A Settled is what came of a [Settlement]. With HoldLives and HoldEnded, the hold is settled, or
@@ -135,7 +136,14 @@ func ValidateSettlements(list []Settlement) error {
 		return fmt.Errorf("%w: %d settlements: write 1 to %d", ErrCharges, len(list), MaxCharges)
 	}
 	for i := range list {
-		if err := list[i].held(); err != nil {
+		s := &list[i]
+		if err := s.held(); err != nil {
+			return err
+		}
+		if uint64(s.Used) > uint64(MaxCost) {
+			return fmt.Errorf("%w: rule %q: a cost of %d: write 0 to %d", ErrCharges, s.Rule, s.Used, MaxCost)
+		}
+		if err := s.validTimes(); err != nil {
 			return err
 		}
 	}

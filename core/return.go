@@ -58,16 +58,8 @@ func ValidateReturns(returns []Return) error {
 	var errs []error
 	for i := range returns {
 		r := &returns[i]
-		for _, n := range [...]struct {
-			name      string
-			got, most int64
-		}{
-			{"time", r.At, MaxTime}, {"remaining", r.Remaining, MaxLimit}, {"reset", r.ResetAfter, 2 * MaxFill},
-		} {
-			if n.got < 0 || n.got > n.most {
-				errs = append(errs, fmt.Errorf("%w: rule %q: %s %d of the admission: write what its decision says, 0 to %d",
-					ErrCharges, r.Rule, n.name, n.got, n.most))
-			}
+		if err := r.validTimes(); err != nil {
+			errs = append(errs, err)
 		}
 		if r.Quota.Leases() {
 			errs = append(errs, fmt.Errorf("%w: rule %q: a lease is released, not returned: call Release", ErrCharges, r.Rule))
@@ -77,4 +69,20 @@ func ValidateReturns(returns []Return) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// validTimes returns an error if a number of the admission is one that no decision has.
+func (r *Return) validTimes() error {
+	for _, n := range [...]struct {
+		name      string
+		got, most int64
+	}{
+		{"time", r.At, MaxTime}, {"remaining", r.Remaining, MaxLimit}, {"reset", r.ResetAfter, 2 * MaxFill},
+	} {
+		if n.got < 0 || n.got > n.most {
+			return fmt.Errorf("%w: rule %q: %s %d of the admission: write what its decision says, 0 to %d",
+				ErrCharges, r.Rule, n.name, n.got, n.most)
+		}
+	}
+	return nil
 }

@@ -24,14 +24,13 @@ for k = 1, #KEYS / 2 do
   if state == 'L' and stop + 0 > now then
     out[k] = 1
     local stop, soonest, kept = now + life, got[2] + 0, got[3] + 0
-    if stop < soonest then soonest = stop end
     local least = stop + 1000*(memory + grace)
-    local longer = kept < least
-    if longer then kept = 2*least - now end
-    call('HSET', hash, id, format('L %.0f%s', stop, rest), 'n', format('%.0f', soonest), 't', format('%.0f', kept))
+    call('HSET', hash, id, format('L %.0f%s', stop, rest))
     call('ZADD', ends, format('%.0f', stop), id)
-    if longer then
-      for _, key in ipairs({hash, ends}) do call('PEXPIRE', key, format('%.0f', (kept - now) / 1000)) end
+    if stop < soonest then call('HSET', hash, 'n', format('%.0f', stop)) end
+    if kept < least then
+      call('HSET', hash, 't', format('%.0f', 2*least - now)) -- so that most extensions change nothing
+      for k = 2*k - 1, 2*k do call('PEXPIRE', KEYS[k], format('%.0f', (2*least - 2*now) / 1000)) end
     end
   end
 end

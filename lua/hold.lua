@@ -2,7 +2,7 @@
 --
 -- KEYS      those of the script; then of each charge that is held two: a hash of its holds by
 --           their ids, and a sorted set of the ids by the time at which they end, or are
---           forgotten
+--           forgotten at the earliest
 -- ARGV      those of the script, but for the number of the call; then the id; the us for which
 --           the hold lives; a digit for each charge of the ask: 0 it is not held, 1 it is, 2 it
 --           stays charged when the hold ends; the ms for which an end is remembered; the number
@@ -15,11 +15,12 @@
 --           the last only
 --
 -- A hold is text: L if it lives, E if it has ended, S if it was settled; the time at which it
--- ends or is forgotten; the units that count for it; of the admission its time, what remained,
--- and the us until the quota was full; the units that stay when it ends. Two more fields of the
--- hash are times: before n nothing ends, and until t the two keys live.
+-- ends or is forgotten; the units that count for it; unless it was settled, of the admission its
+-- time, what remained, and the us until the quota was full; the units that stay when it ends.
+-- In the sorted set it stays where it would have ended until it is looked at then. Two more
+-- fields of the hash are times: before n nothing ends, and until t the two keys live.
 
-local call, format, sub = redis.call, string.format, string.sub
+local call, format, match, sub = redis.call, string.format, string.match, string.sub
 
 local function decide(KEYS, ARGV)
 INNER
@@ -46,7 +47,7 @@ for c = 1, #flags do
     local got, units = call('HMGET', hash, id, 'n', 't'), 0
     local hold, soonest = got[1], tonumber(got[2] or nil)
     if hold then
-      local state, stop, n = string.match(hold, '^(%u) (%d+) (%d+)')
+      local state, stop, n = match(hold, '^(%u) (%d+) (%d+)')
       if state == 'L' and stop + 0 > now then
         found, units = math.max(found, 1), n + 0
       elseif state == 'L' then
@@ -61,6 +62,8 @@ for c = 1, #flags do
         local hold = call('HGET', hash, other)
         if hold and sub(hold, 1, 1) == 'L' then
           over[#over + 1], over[#over + 2], over[#over + 3] = c, tonumber(sub(other, 1, 12), 16), tonumber(sub(other, 13), 16)
+        elseif hold and match(hold, '^%u (%d+)') + 0 > now then
+          call('ZADD', ends, match(hold, '^%u (%d+)'), other)
         else
           call('HDEL', hash, other)
           call('ZREM', ends, other)
@@ -90,7 +93,8 @@ for i = 2, #reply do out[#out + 1] = reply[i] end
 if found == 1 or #reply < 3 or reply[2] < 1 then return out end
 
 at = first
-local after = {}
+local stop, least = now + life, now + life + 1000*(memory + grace)
+local text = format('%.0f', stop)
 for c = 1, #flags do
   local flag = sub(flags, c, c)
   if flag ~= '0' then
@@ -99,18 +103,16 @@ for c = 1, #flags do
     local units = 0
     for i = 8*c - 5, 8*c do units = units*256 + string.byte(list, i) end
     if units > 0 then
-      local stop, soonest, kept = now + life, soonests[c], lives[c]
-      if not soonest or stop < soonest then soonest = stop end
-      local least = stop + 1000*(memory + grace)
-      if not kept or kept < least then
-        kept = 2*least - now -- so that most holds change nothing
-        for _, key in ipairs({hash, ends}) do after[#after + 1] = {key, format('%.0f', (kept - now) / 1000)} end
+      local hold = format('L %.0f %.0f %.0f %.0f %.0f %.0f', stop, units, now, reply[3*c], reply[3*c + 2], flag == '2' and units or 0)
+      call('ZADD', ends, text, id)
+      if soonests[c] and soonests[c] <= stop and lives[c] and lives[c] >= least then -- as usual
+        call('HSET', hash, id, hold)
+      else
+        local kept = format('%.0f', 2*least - now) -- so that most holds change nothing
+        call('HSET', hash, id, hold, 'n', format('%.0f', math.min(soonests[c] or stop, stop)), 't', kept)
+        for _, key in ipairs({hash, ends}) do call('PEXPIRE', key, format('%.0f', (kept - now) / 1000)) end
       end
-      call('HSET', hash, id, format('L %.0f %.0f %.0f %.0f %.0f %.0f', stop, units, now, reply[3*c], reply[3*c + 2], flag == '2' and units or 0),
-        'n', format('%.0f', soonest), 't', format('%.0f', kept))
-      call('ZADD', ends, format('%.0f', stop), id)
     end
   end
 end
-for _, e in ipairs(after) do call('PEXPIRE', e[1], e[2]) end
 return out

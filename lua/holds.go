@@ -88,7 +88,7 @@ func (l *Held) Decode(reply []int64, ask *core.Ask, h *core.Hold) error {
 		if over[i] < 1 || over[i] > int64(len(ask.Charges)) {
 			return fmt.Errorf("%w: a hold of charge %d", ErrReply, over[i])
 		}
-		of := core.Settlement{Charge: ask.Charges[over[i]-1], Ends: true}
+		of := core.Settlement{Return: core.Return{Charge: ask.Charges[over[i]-1]}, Ends: true}
 		copy(of.Hold[:6], number(over[i+1], 6))
 		copy(of.Hold[6:], number(over[i+2], 6))
 		h.Over = append(h.Over, of)
@@ -129,7 +129,7 @@ func NewSettlements(prefix, now string, grace int, list []core.Settlement, owes,
 	for i := range list {
 		charges[i] = list[i].Charge
 		charges[i].Reserve, charges[i].Debt = 0, true
-		returns[i].Charge = list[i].Charge
+		returns[i] = list[i].Return
 	}
 	back, owing := newReturns(prefix, now, grace, returns, true, tallied, false), NewDebts(prefix, now, grace, charges)
 	for i := range charges {
@@ -156,7 +156,7 @@ func NewSettlements(prefix, now string, grace int, list []core.Settlement, owes,
 		if s.Ends {
 			how = 1
 		}
-		l.Args = append(l.Args, hexOf(s.Hold), how, s.Cost)
+		l.Args = append(l.Args, hexOf(s.Hold), how, s.Used)
 	}
 	return l
 }

@@ -18,7 +18,7 @@
 --           of a settlement says what is wrong with its key, as in return.lua, and nothing has
 --           changed
 
-local call, format, sub, byte, char = redis.call, string.format, string.sub, string.byte, string.char
+local call, char, format, match, sub = redis.call, string.char, string.format, string.match, string.sub
 
 local function give_back(KEYS, ARGV)
 INNER
@@ -34,14 +34,20 @@ if not now then
   now = t[1]*1000000 + t[2]
 end
 
--- a number as so many big-endian bytes
-local function bytes(x, n)
-  local out = {}
-  for i = n, 1, -1 do
-    local low = x % 256
-    out[i], x = char(low), (x - low) / 256
-  end
-  return table.concat(out)
+-- a number as six big-endian bytes
+local function six(x)
+  local f = x % 256; x = (x - f) / 256
+  local e = x % 256; x = (x - e) / 256
+  local d = x % 256; x = (x - d) / 256
+  local c = x % 256; x = (x - c) / 256
+  local b = x % 256
+  return char((x - b) / 256, b, c, d, e, f)
+end
+
+-- and as seven
+local function seven(x)
+  local low = x % 256
+  return six((x - low) / 256) .. char(low)
 end
 
 local keys, returns, owing = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
@@ -53,26 +59,25 @@ local lacks = false
 for s = 1, K do
   local at = 6 + returns + owing + 3*s
   local id, ends, cost = ARGV[at - 2], ARGV[at - 1] == '1', ARGV[at] + 0
-  local got = call('HMGET', KEYS[first + 2*s - 1], id, 'n', 't')
+  local got = call('HMGET', KEYS[first + 2*s - 1], id, 't')
   local hold = got[1]
-  local state, stop, units, took, left, reset, kept
-  if hold then state, stop, units, took, left, reset, kept = string.match(hold, '^(%u) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$') end
+  local state, stop, units, rest
+  if hold then state, stop, units, rest = match(hold, '^(%u) (%d+) (%d+)()') end
   local found, less, debt = 0, 0, 0
   if state and (state == 'L' or stop + 0 > now) then found = state == 'L' and 1 or state == 'E' and 2 or 3 end
   if ends and (found == 2 or found == 1 and stop + 0 > now) then found = 3 end
   if found == 1 or found == 2 then
-    if ends then cost = kept + 0 end
-    less, debt = math.max(0, units - cost), math.max(0, cost - units)
-    after[s] = {ends and 'E' or 'S', cost, took, left, reset, kept, got[2], got[3]}
+    if ends then cost = match(hold, '(%d+)$') + 0 end
+    if units - cost > 0 then less = units - cost else debt = cost - units end
+    after[s] = {cost, ends and sub(hold, rest), got[2]}
   end
-  local list, i = back[2*s + 2], 9*s - 5 -- see return.lua and debts.lua
-  if less > 0 then
-    given = true
-    list = sub(list, 1, 17) .. bytes(less, 6) .. bytes(took + 0, 7) .. bytes(left + 0, 6) .. bytes(reset + 0, 7) .. sub(list, 44)
-  else
-    list = sub(list, 1, 17) .. bytes(0, 6) .. sub(list, 24)
+  local list = back[2*s + 2] -- see return.lua
+  if less > 0 and sub(list, 24, 30) == '\0\0\0\0\0\0\0' then
+    local took, left, reset = match(hold, '^ (%d+) (%d+) (%d+)', rest)
+    list = sub(list, 1, 23) .. seven(took) .. six(left) .. seven(reset) .. sub(list, 44)
   end
-  back[2*s + 2], more[i + 4] = list, debt
+  back[2*s + 2], more[9*s - 1] = sub(list, 1, 17) .. six(less) .. sub(list, 24), debt -- see debts.lua
+  given = given or less > 0
   taken = taken or debt > 0
   if debt > 0 and owing == 0 then found, lacks = 4, true end
   out[4*s - 3], out[4*s - 2], out[4*s - 1], out[4*s] = found, 0, 0, 0
@@ -100,17 +105,16 @@ if taken then
     out[4*s - 1], out[4*s] = more[9*s - 1], reply[4*s + 1] -- the script leaves there what it has taken
   end
 end
+local stop = now + 1000*memory
+local text = format('%.0f', stop)
 for s, hold in pairs(after) do
-  local hash, ends, id, stop = KEYS[first + 2*s - 1], KEYS[first + 2*s], ARGV[6 + returns + owing + 3*s - 2], now + 1000*memory
-  local soonest, kept = hold[7] + 0, hold[8] + 0
-  if stop < soonest then soonest = stop end
-  local longer = kept < stop + 1000*grace
-  if longer then kept = stop + 1000*(memory + grace) end
-  call('HSET', hash, id, format('%s %.0f %.0f %s %s %s %s', hold[1], stop, hold[2], hold[3], hold[4], hold[5], hold[6]),
-    'n', format('%.0f', soonest), 't', format('%.0f', kept))
-  call('ZADD', ends, format('%.0f', stop), id)
-  if longer then
-    for _, key in ipairs({hash, ends}) do call('PEXPIRE', key, format('%.0f', (kept - now) / 1000)) end
+  local hash, id = KEYS[first + 2*s - 1], ARGV[6 + returns + owing + 3*s - 2]
+  local line = format(hold[2] and 'E %s %.0f%s' or 'S %s %.0f', text, hold[1], hold[2])
+  if hold[3] + 0 >= stop + 1000*grace then
+    call('HSET', hash, id, line)
+  else
+    call('HSET', hash, id, line, 't', format('%.0f', stop + 1000*(memory + grace)))
+    for k = first + 2*s - 1, first + 2*s do call('PEXPIRE', KEYS[k], format('%.0f', 2*memory + grace)) end
   end
 end
 return out

@@ -198,8 +198,7 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 			extra := charged - u.Cost
 			back := min(max(0, charged-n), extra)
 			less = u.less(back, less) // what it took later is not held
-			held = append(held, core.Settlement{Charge: u.Charge, Hold: *t.lease.hold, Took: u.Cost})
-			held[len(held)-1].Cost = min(max(0, n-extra+back), core.MaxCost)
+			held = append(held, core.Settlement{Return: u.Return, Hold: *t.lease.hold, Used: min(max(0, n-extra+back), core.MaxCost)})
 			heldRules = append(heldRules, u.rule)
 		case n < charged:
 			less = u.less(charged-n, less)

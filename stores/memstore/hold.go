@@ -121,7 +121,7 @@ func (h *holds) over(c *core.Charge, now int64, list []core.Settlement) []core.S
 	const most = 8
 	for i := 0; i < min(most, len(h.ends)) && h.ends[i].at <= now; i++ {
 		if of := h.byID[h.ends[i].id]; of != nil && of.until == h.ends[i].at && of.found == core.HoldLives {
-			list = append(list, core.Settlement{Charge: *c, Hold: h.ends[i].id, Ends: true})
+			list = append(list, core.Settlement{Return: core.Return{Charge: *c}, Hold: h.ends[i].id, Ends: true})
 		}
 	}
 	return list
@@ -153,7 +153,7 @@ func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
 		}
 		if mine := of.find(h.ID, now); mine != nil && mine.found != core.HoldEnded {
 			if mine.found == core.HoldLives && mine.until <= now {
-				s.settle(&keys[i], &core.Settlement{Charge: ask.Charges[i], Hold: h.ID, Ends: true}, now)
+				s.settle(&keys[i], &core.Settlement{Return: core.Return{Charge: ask.Charges[i]}, Hold: h.ID, Ends: true}, now)
 			} else {
 				h.Found, h.Units[i] = max(h.Found, mine.found), mine.units
 			}
@@ -229,7 +229,7 @@ func (s *Store) settle(k *target, of *core.Settlement, now int64) (done core.Set
 		return done
 	}
 	done.Found = held.found
-	cost, then := of.Cost, core.HoldSettled
+	cost, then := of.Used, core.HoldSettled
 	if of.Ends {
 		if held.found != core.HoldLives || held.until > now {
 			done.Found = core.HoldSettled

@@ -34,7 +34,7 @@ func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
 		var own []core.Settlement
 		for _, c := range asks[0].Charges {
 			if c.Quota.Holds() {
-				own = append(own, core.Settlement{Charge: c, Hold: h.ID, Ends: true})
+				own = append(own, core.Settlement{Return: core.Return{Charge: c}, Hold: h.ID, Ends: true})
 			}
 		}
 		if _, err = p.settle(ctx, own); err == nil {
@@ -88,7 +88,7 @@ func (s *Store) Settle(ctx context.Context, list []core.Settlement) ([]core.Sett
 
 // settle settles holds with hashed keys.
 func (p *part) settle(ctx context.Context, list []core.Settlement) ([]core.Settled, error) {
-	owes := slices.ContainsFunc(list, func(s core.Settlement) bool { return s.Cost > s.Took && !s.Ends })
+	owes := slices.ContainsFunc(list, func(s core.Settlement) bool { return s.Used > s.Cost && !s.Ends })
 	done, err := p.settleAll(ctx, list, owes, false)
 	if errors.Is(err, lua.ErrOwes) { // the hold has ended, maybe
 		done, err = p.settleAll(ctx, list, true, false)

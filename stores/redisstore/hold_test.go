@@ -58,8 +58,7 @@ func takeAndSettle(t *testing.T, store *Store, charges []core.Charge, held bool,
 	require.NoError(t, store.Hold(t.Context(), &ask, &h))
 	list := make([]core.Settlement, len(charges))
 	for i := range charges {
-		list[i] = core.Settlement{Charge: charges[i], Hold: h.ID, Took: 10}
-		list[i].Cost = 7
+		list[i] = core.Settlement{Return: ask.Decision.Return(i, charges[i]), Hold: h.ID, Used: 7}
 	}
 	done, err := store.Settle(t.Context(), list)
 	require.NoError(t, err)

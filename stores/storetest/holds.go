@@ -21,6 +21,8 @@ func Holds(t *testing.T, h Harness, seed uint64, n int) {
 		s := &heldSchedule{t: t, h: h, holder: holder, random: rand.New(rand.NewPCG(seed, uint64(i))), policy: fmt.Sprintf("holds %d of seed %d", i, seed),
 			states: make(map[string]core.State), holds: make(map[string]map[core.HoldID]*heldUnits)}
 		s.now = pick(s.random, starts)
+		s.expires = h.Elapse != nil && s.random.IntN(2) == 0
+		h.SetTime(s.now)
 		for r := range 1 + s.random.IntN(3) {
 			a := pick(s.random, []core.Algorithm{core.SlidingLog, core.FixedWindow, core.SlidingCells, core.SlidingCounter, core.TokenBucket, core.LeakyBucket})
 			q := someQuota(t, s.random, a)
@@ -36,17 +38,18 @@ func Holds(t *testing.T, h Harness, seed uint64, n int) {
 }
 
 type heldSchedule struct {
-	t      *testing.T
-	h      Harness
-	holder core.Holder
-	random *rand.Rand
-	policy string
-	rules  []core.Charge
-	kept   uint16
-	now    int64
-	states map[string]core.State
-	holds  map[string]map[core.HoldID]*heldUnits
-	steps  []string
+	t       *testing.T
+	h       Harness
+	holder  core.Holder
+	random  *rand.Rand
+	policy  string
+	rules   []core.Charge
+	kept    uint16
+	now     int64
+	expires bool // whether keys expire
+	states  map[string]core.State
+	holds   map[string]map[core.HoldID]*heldUnits
+	steps   []string
 }
 
 type heldUnits struct {
@@ -58,9 +61,12 @@ type heldUnits struct {
 
 func (s *heldSchedule) run() {
 	for range 30 {
-		s.now += pick(s.random, []int64{0, 1, 1_000, 300_000, 1_000_000, 5_000_000, 60_000_000, core.HoldMemory})
-		s.now = min(s.now, core.MaxTime)
+		passes := pick(s.random, []int64{0, 1, 1_000, 300_000, 1_000_000, 5_000_000, 60_000_000, core.HoldMemory})
+		s.now += passes
 		s.h.SetTime(s.now)
+		if s.expires {
+			s.h.Elapse(passes)
+		}
 		switch id := core.HoldIDOf(fmt.Sprint(s.random.IntN(4))); s.random.IntN(8) {
 		case 0, 1, 2:
 			s.hold(s.charges(), id)
@@ -144,7 +150,7 @@ func (s *heldSchedule) hold(charges []core.Charge, id core.HoldID) {
 		}
 		u := s.of(c, id)
 		if u != nil && u.found == core.HoldLives && u.until <= s.now {
-			s.end(&core.Settlement{Charge: *c, Hold: id, Ends: true})
+			s.end(&core.Settlement{Return: core.Return{Charge: *c}, Hold: id, Ends: true})
 			u = nil
 		}
 		if u != nil && u.found != core.HoldEnded {
@@ -192,7 +198,13 @@ func (s *heldSchedule) settle(charges []core.Charge, id core.HoldID) {
 	ends := s.random.IntN(4) == 0
 	for i := range charges {
 		if charges[i].Quota.Holds() {
-			list = append(list, core.Settlement{Charge: charges[i], Hold: id, Took: s.random.Int64N(3), Ends: ends})
+			of := core.Settlement{Return: core.Return{Charge: charges[i]}, Hold: id, Used: charges[i].Cost, Ends: ends}
+			of.Cost = s.random.Int64N(3)
+			if u := s.of(&charges[i], id); u != nil && s.random.IntN(2) == 0 { // the one that took it
+				of.Return = u.taken
+				of.Charge.MaxDebt = charges[i].MaxDebt
+			}
+			list = append(list, of)
 		}
 	}
 	if len(list) == 0 {
@@ -222,7 +234,7 @@ func (s *heldSchedule) end(of *core.Settlement) (done core.Settled) {
 	if done.Found = u.found; u.found == core.HoldSettled {
 		return done
 	}
-	cost, then, state := of.Cost, core.HoldSettled, s.stateOf(&of.Charge)
+	cost, then, state := of.Used, core.HoldSettled, s.stateOf(&of.Charge)
 	if of.Ends {
 		if u.found == core.HoldEnded || u.until > s.now {
 			done.Found = core.HoldSettled
