@@ -15,10 +15,9 @@
 //
 // # Routes
 //
-// [Limiter.Limit] and [Policy.Handler] put rules on a route of net/http, and
-// [Policy.Middleware] puts them before everything. Packages ginlimit and echolimit do the
-// same on Gin and Echo, and package adapter has what adapters for other frameworks need.
-// A refused request is answered with 429 and the headers of its quotas, unless
+// [Limiter.Limit] and [Policy.Handler] put rules on a route of net/http, or before
+// everything. Packages ginlimit and echolimit do the same on Gin and Echo, and package
+// adapter has what adapters for other frameworks need. A refused request is answered with 429 and the headers of its quotas, unless
 // [Options] or a [Refusal] say otherwise. [DecisionFrom] tells a handler what was decided.
 // Package operate is for tools of operators.
 //
@@ -115,9 +114,8 @@ func New(store core.Store, options *Options) *Limiter {
 // the policy. The error joins one [*rules.Error] for each thing wrong with the rules.
 func (l *Limiter) Policy(rules RuleSet) (*Policy, error) { return l.policy(rules, nil) }
 
-// Limit returns net/http middleware for one route, or for a whole router if the set is
-// [Named]. It is [Policy.Handler] of the policy of rules, and panics if they are invalid, as
-// [http.ServeMux.Handle] does for an invalid pattern.
+// Limit returns net/http middleware. It is [Policy.Handler] of the policy of rules, and
+// panics if they are invalid, as [http.ServeMux.Handle] does for an invalid pattern.
 func (l *Limiter) Limit(rules RuleSet) func(http.Handler) http.Handler {
 	p, err := l.policy(rules, &door.Place{})
 	if err != nil {
