@@ -2,6 +2,7 @@ package limit
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -131,6 +132,7 @@ func (d *Decision) appendNearest(f *response.Fields, style Headers, refused bool
 	if style&XRateLimitUnix != 0 {
 		r.ResetAfter += core.Duration(d.of.At)
 	}
+	f.Values = slices.Grow(f.Values, 3)
 	f.Text = strconv.AppendInt(f.Text, r.Capacity, 10)
 	f.End("X-Ratelimit-Limit", nil)
 	f.Text = strconv.AppendInt(f.Text, r.Remaining, 10)
