@@ -39,9 +39,6 @@ package limit
 
 import (
 	"cmp"
-	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -56,6 +53,7 @@ import (
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/listeners"
 	"github.com/routelimit/limit/internal/notice"
+	"github.com/routelimit/limit/internal/storecheck"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -124,37 +122,9 @@ func (l *Limiter) Limit(rules RuleSet) func(http.Handler) http.Handler {
 	return p.Handler
 }
 
-// problems is Check of package operate.
-func (l *Limiter) problems(ctx context.Context) error {
-	if err := ctx.Err(); errors.Is(err, context.Canceled) {
-		return err
-	}
-	var found []error
-	for _, err := range append(errorsOf(core.Check(ctx, l.engine.Store)), l.checkMemory()) {
-		var d *core.Diagnosis
-		if err != nil && !(errors.As(err, &d) && l.lines.Silent(d.Code)) {
-			found = append(found, err)
-		}
-	}
-	return errors.Join(found...)
-}
-
-// errorsOf returns the errors that errors.Join has joined.
-func errorsOf(err error) []error {
-	if all, ok := err.(interface{ Unwrap() []error }); ok {
-		return all.Unwrap()
-	}
-	return []error{err}
-}
-
-// checkMemory returns an error if quotas are in memory, and the program says that it has
-// several instances.
-func (l *Limiter) checkMemory() error {
-	if !l.engine.InMemory || l.options.Instances <= 1 {
-		return nil
-	}
-	return &core.Diagnosis{Code: notice.SeveralMemories, Err: fmt.Errorf("limit: the quotas are in memory, and limit.Options.Instances is %d: "+
-		"each instance admits the full limit; share the quotas with package redisstore, or leave out Instances", l.options.Instances)}
+// storeCheck returns the check of the store, for package operate and lookOnce.
+func (l *Limiter) storeCheck() storecheck.Check {
+	return storecheck.Check{Store: l.engine.Store, InMemory: l.engine.InMemory, Instances: l.options.Instances, Lines: &l.lines}
 }
 
 // What to look at after the next decision.
@@ -171,28 +141,6 @@ func (l *Limiter) lookOnce(look uint32, mode core.Mode) {
 		l.noticeUndeclared()
 	}
 	if look&lookAtStore != 0 && mode == core.ModeExact && n.look.And(^lookAtStore)&lookAtStore != 0 {
-		l.lookAtStore()
-	}
-}
-
-func (l *Limiter) lookAtStore() {
-	if l.engine.InMemory {
-		l.logProblems(l.checkMemory())
-		return
-	}
-	go func() {
-		defer func() { _ = recover() }() // a store's: a panic in this goroutine would end the program
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		l.logProblems(core.Check(ctx, l.engine.Store))
-	}()
-}
-
-func (l *Limiter) logProblems(problems error) {
-	for _, err := range errorsOf(problems) {
-		var d *core.Diagnosis
-		if errors.As(err, &d) && d.Code != notice.Unreachable { // which the lines of the guard say
-			notice.Write(&l.lines, d.Code, "limit: a check has found a problem", 0, "error", d.Err)
-		}
+		l.storeCheck().Log()
 	}
 }
