@@ -157,7 +157,7 @@ func documentOf(status int, err error, room []string) (p response.Problem) {
 		}
 		p.Violated = append(p.Violated, d.policy.names[i])
 		if ofCaller {
-			p.Limits = append(p.Limits, d.terms.limits[i])
+			p.Limits = append(p.Limits, d.terms.Limits[i])
 		}
 	}
 	return p

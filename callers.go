@@ -7,14 +7,13 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 
-	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/clientip"
 	"github.com/routelimit/limit/internal/door"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/notice"
+	"github.com/routelimit/limit/internal/terms"
 )
 
 // A Caller says who sends a request. C is the context of a framework: [*http.Request] for
@@ -73,9 +72,9 @@ func (l *Limiter) class(name string) uint8 {
 
 // callers is how the rules of a policy distinguish callers.
 type callers struct {
-	usual *terms
-	plans map[string]*terms // nil if no rule has plans
-	given *givenTerms       // by Options.Override
+	usual      *terms.Terms
+	plans      map[string]*terms.Terms // nil if no rule has plans
+	overridden *terms.Overrides        // of usual and plans, by Options.Override
 
 	defaultClass  uint8  // the index of the class "default"
 	distinguishes bool   // whether there is anything to ask about a caller
@@ -89,7 +88,8 @@ type callers struct {
 }
 
 func newCallers(l *Limiter, rules []Rule, waits bool) callers {
-	c := callers{usual: l.termsOf(rules, make([]int64, len(rules))), plans: l.plansOf(rules), given: new(givenTerms),
+	classes := l.options.Classes
+	c := callers{usual: terms.Of(rules, classes, nil), plans: terms.OfPlans(rules, classes), overridden: new(terms.Overrides),
 		defaultClass: l.class(grammar.DefaultClass), all: uint16(1<<len(rules) - 1)}
 	exempts, reserves := false, false
 	for i := range rules {
@@ -169,7 +169,7 @@ func (r *Request) profile(p *version) profile {
 }
 
 // distinguish makes a run, whose keys are known, that of a caller, and returns the terms.
-func (p *version) distinguish(run *engine.Run, route *route, from *profile) *terms {
+func (p *version) distinguish(run *engine.Run, route *route, from *profile) *terms.Terms {
 	t, c := p.usual, &run.Caller
 	if of := p.plans[from.plan]; of != nil {
 		t = of
@@ -198,8 +198,8 @@ func (p *version) exempt(c *engine.Caller, from *profile) {
 }
 
 // override returns the terms of a caller whose keys have an override.
-func (p *version) override(run *engine.Run, route *route, usual *terms) *terms {
-	of := givenLimits{terms: usual}
+func (p *version) override(run *engine.Run, route *route, usual *terms.Terms) *terms.Terms {
+	var limits terms.Limits
 	for i := range run.Charges {
 		if run.Caller.Exempts(i) {
 			continue
@@ -221,53 +221,14 @@ func (p *version) override(run *engine.Run, route *route, usual *terms) *terms {
 		}
 		if limit != said {
 			p.limiter.notices.override.Say(&p.limiter.lines, notice.BadOverride, "policy", policy, "rule", name,
-				"limit", said, "instead", cmp.Or(limit, usual.limits[i]))
+				"limit", said, "instead", cmp.Or(limit, usual.Limits[i]))
 		}
-		of.limits[i] = limit
+		limits[i] = limit
 	}
-	if of.limits == [core.MaxCharges]int64{} {
+	if limits == (terms.Limits{}) {
 		return usual
 	}
-	return p.given.of(p, &of)
-}
-
-// givenLimits are what [Options].Override returned for the rules of a policy, 0 for
-// nothing, and the terms that they change.
-type givenLimits struct {
-	terms  *terms
-	limits [core.MaxCharges]int64
-}
-
-// givenTerms remembers the terms of callers with overrides: making them takes longer than
-// a decision, and customers with many requests have overrides.
-type givenTerms struct {
-	mu    sync.RWMutex
-	terms map[givenLimits]*terms
-}
-
-// maxGivenTerms is how many are remembered.
-const maxGivenTerms = 1000
-
-func (g *givenTerms) of(p *version, given *givenLimits) *terms {
-	g.mu.RLock()
-	t := g.terms[*given]
-	g.mu.RUnlock()
-	if t != nil {
-		return t
-	}
-	limits := slices.Clone(given.terms.limits)
-	for i := range limits {
-		limits[i] = cmp.Or(given.limits[i], limits[i])
-	}
-	t = p.limiter.termsOf(p.set.Rules(), limits)
-	t.Variants = given.terms.Variants // buckets keep what is spent
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.terms == nil || len(g.terms) >= maxGivenTerms {
-		g.terms = make(map[givenLimits]*terms)
-	}
-	g.terms[*given] = t
-	return t
+	return p.overridden.Of(p.set.Rules(), p.limiter.options.Classes, usual, limits)
 }
 
 // A Client is the sender of a request, for [Options].Exempt and [Options].Bar. It has the

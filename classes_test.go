@@ -240,7 +240,7 @@ func TestWaitOfRequests(t *testing.T) {
 		policy := mustPolicy(limiter, Named("p", MustParse("1/1s global refuse wait 1m").Declared()...))
 		var mu sync.Mutex
 		var order []string
-		h := policy.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		h := policy.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			mu.Lock()
 			defer mu.Unlock()
 			order = append(order, r.Header.Get("Class")+r.Header.Get("N"))

@@ -12,6 +12,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/notice"
+	"github.com/routelimit/limit/internal/terms"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -53,7 +54,7 @@ type Decision struct {
 
 	of     engine.Decision
 	policy *version
-	terms  *terms        // of the caller
+	terms  *terms.Terms  // of the caller
 	jitter time.Duration // to add to Retry-After
 	outer  *layer        // of a decision that DecisionFrom returns
 	loss   *engine.Loss  // of the leases of all sets so far, or nil
@@ -82,14 +83,14 @@ type RuleDecision struct {
 }
 
 // decided fills in d, which the engine has made of a run.
-func (d *Decision) decided(run *engine.Run, p *version, policy string, t *terms) {
+func (d *Decision) decided(run *engine.Run, p *version, policy string, t *terms.Terms) {
 	d.Waited, d.Latency = run.Waited, run.Latency
 	d.describe(p, policy, t)
 }
 
 // describe fills in what follows from what the engine has decided. A Decision is large:
 // where it is made for each request, it is filled in place.
-func (d *Decision) describe(p *version, policy string, t *terms) {
+func (d *Decision) describe(p *version, policy string, t *terms.Terms) {
 	d.Policy, d.policy, d.terms = policy, p, t
 	d.Allowed, d.Mode = d.of.Allowed, d.of.Mode
 	d.At = time.UnixMicro(d.of.At)
@@ -141,7 +142,7 @@ func (d *Decision) fill(outcome *RuleDecision, i int) {
 	// Field by field: a literal would be copied.
 	outcome.Name = d.policy.names[i]
 	outcome.Key = d.of.Key(i)
-	outcome.Limit = d.terms.limits[i]
+	outcome.Limit = d.terms.Limits[i]
 	outcome.Window = core.Duration(rule.Charge.Quota.Window)
 	outcome.Capacity = d.terms.Capacities[i]
 	outcome.Allowed = o.Fits()

@@ -45,7 +45,7 @@ func init() {
 	door.Observe = (*Limiter).observe
 	door.Compared = Decision.compared
 	door.Change = (*Limiter).change
-	door.Check = (*Limiter).problems
+	door.Check = func(l *Limiter, ctx context.Context) error { return l.storeCheck().Problems(ctx) }
 	door.Validate = func(l *Limiter, rules RuleSet) error {
 		return errors.Join(l.validate(rules), l.check(rules, door.Place{}))
 	}

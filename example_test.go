@@ -486,7 +486,7 @@ func ExampleDecision_Release() {
 
 // Named makes one quota for a whole application. The handler behind the rules may be
 // a ServeMux, or any router.
-func ExamplePolicy_Middleware() {
+func ExamplePolicy_Handler() {
 	policy, err := limit.New(nil, nil).Policy(limit.Named("all",
 		limit.PerIP(time.Minute, 2)))
 	if err != nil {
@@ -495,7 +495,7 @@ func ExamplePolicy_Middleware() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /update", update)
 	mux.HandleFunc("GET /items", update)
-	app := policy.Middleware(mux)
+	app := policy.Handler(mux)
 
 	fmt.Println(send(app, "POST", "/update").Code)
 	fmt.Println(send(app, "GET", "/items").Code)

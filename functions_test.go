@@ -87,7 +87,7 @@ func TestEveryFunctionIsTold(t *testing.T) {
 		case reflect.TypeFor[Refusal]():
 			fields(field.Name+".", field.Type)
 		case reflect.TypeFor[rules.Algorithm]():
-			algorithms := []rules.Algorithm{SlidingLog{}, FixedWindow{}, SlidingCells{}, SlidingCounter{}, TokenBucket{},
+			algorithms := []rules.Algorithm{rules.SlidingLog{}, FixedWindow{}, SlidingCells{}, SlidingCounter{}, TokenBucket{},
 				LeakyBucket{}, Queue{}, Concurrency{}, Ban{}, Distinct{}}
 			assert.Len(t, algorithms, len(core.Algorithms()))
 			for _, a := range algorithms {

@@ -10,43 +10,38 @@ import (
 	"github.com/routelimit/limit/rules"
 )
 
-// Handler returns a handler for one route, which calls next with the requests that the
-// rules admit and answers the others. Unless the set is [Named], the pattern of the route
-// names its quotas. Handler panics if a rule by user has no [Options].Caller, and if one set
-// made by [Rules] would cover several routes. It calls next after the wait of a [Queue], and
-// releases what the request holds when next returns or panics. Rules that settle do so by
-// what next has answered. Around a router, [ByPathValue] finds no value yet.
+// Handler returns a handler that calls next with the requests that the rules admit, and
+// answers the others. It stands before one route, whose pattern names the quotas of a set
+// without a name; a [Named] set may also stand before a group of routes, a router or a whole
+// server. It is middleware for chi and any other router.
+//
+// Handler panics if a rule by user has no [Options].Caller, and if one set made by [Rules]
+// would cover several routes. It calls next after the wait of a [Queue], and releases what
+// the request holds when next returns or panics. Rules that settle do so by what next has
+// answered. Around a router, [ByPathValue] finds no value yet.
 func (p *Policy) Handler(next http.Handler) http.Handler {
 	p.mustAttach(next)
 	if p.scope == rules.ScopeRoute && p.attached.Swap(true) {
 		panic(&rules.Error{Problem: "one set of rules covers two routes: write limit.Named(\"…\", rules…) for one quota of " +
 			"both, limit.EachRoute(rules…) for a quota of each, or bind the set once for each route"})
 	}
-	return p.handler(next, true)
-}
-
-// Middleware returns a handler for everything behind next: a group of routes, a router, or
-// a whole server. It is middleware for chi and any other router. The route is not known
-// where middleware runs, so the set must be [Named], and all requests share its quotas.
-// Middleware panics otherwise.
-func (p *Policy) Middleware(next http.Handler) http.Handler {
-	if p.scope != rules.ScopeNamed {
-		panic(&rules.Error{Problem: "middleware covers many routes and knows none: write limit.Named(\"…\", rules…) for one quota " +
-			"of all, or put the rules on each route with Policy.Handler"})
-	}
-	p.mustAttach(next)
-	return p.handler(next, false)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.current.Load().exchange(w, r, next, nil)
+	})
 }
 
 // mustAttach panics if the policy cannot decide requests to next.
 func (p *Policy) mustAttach(next http.Handler) {
-	if v := reflect.ValueOf(next); next == nil || v.Kind() == reflect.Func && v.IsNil() || v.Kind() == reflect.Pointer && v.IsNil() {
+	v := reflect.ValueOf(next)
+	if next == nil || v.Kind() == reflect.Func && v.IsNil() || v.Kind() == reflect.Pointer && v.IsNil() {
 		panic(&rules.Error{Problem: "the handler behind the rules is nil"})
 	}
-	if _, router := next.(interface {
+	_, mux := next.(interface {
 		Handler(*http.Request) (http.Handler, string)
-	}); router && p.scope != rules.ScopeNamed {
-		panic(&rules.Error{Problem: "a ServeMux has many routes: write limit.Named(\"…\", rules…) for one quota of all, " +
+	})
+	router := mux || v.MethodByName("Routes").IsValid() // of chi, Gin or Echo
+	if router && p.scope != rules.ScopeNamed {
+		panic(&rules.Error{Problem: "a router has many routes: write limit.Named(\"…\", rules…) for one quota of all, " +
 			"or put the rules on each route"})
 	}
 	if err := p.attach(door.Place{}); err != nil {
@@ -68,31 +63,20 @@ func (p *Policy) Serve(w http.ResponseWriter, r *http.Request, given Request, ne
 	if err := v.checkGiven(&given); err != nil {
 		return err
 	}
-	v.exchange(w, r, next, true, &given)
+	v.exchange(w, r, next, &given)
 	return nil
 }
 
-func (p *Policy) handler(next http.Handler, routed bool) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.current.Load().exchange(w, r, next, routed, nil)
-	})
-}
-
-func (p *version) exchange(w http.ResponseWriter, r *http.Request, next http.Handler, routed bool, given *Request) {
+func (p *version) exchange(w http.ResponseWriter, r *http.Request, next http.Handler, given *Request) {
 	l := layers.Get().(*layer)
-	l.handler, l.routed = next, routed
+	l.handler = next
 	_ = l.serve(p, w, r, (*exchange)(l), given) // a ServeMux has no log of errors
 }
 
 // An exchange is a layer of net/http.
 type exchange layer
 
-func (e *exchange) Route() (method, pattern string) {
-	if e.routed {
-		pattern = e.request.Pattern
-	}
-	return "", pattern
-}
+func (e *exchange) Route() (method, pattern string) { return "", e.request.Pattern }
 
 func (e *exchange) PathValue(r *http.Request, name string) string { return r.PathValue(name) }
 

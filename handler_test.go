@@ -60,14 +60,14 @@ func newRouter(l *limit.Limiter) adaptertest.Router {
 }
 
 func (r *router) Use(rules limit.RuleSet) {
-	r.Handler = mustPolicy(r.limiter, rules).Middleware(r.Handler)
+	r.Handler = mustPolicy(r.limiter, rules).Handler(r.Handler)
 }
 
 func (r *router) After(answer http.Handler) { r.after = answer }
 
 func (r *router) Group(prefix string, rules limit.RuleSet) adaptertest.Routes {
 	below := http.NewServeMux()
-	r.mux.Handle(prefix+"/", mustPolicy(r.limiter, rules).Middleware(http.StripPrefix(prefix, below)))
+	r.mux.Handle(prefix+"/", http.StripPrefix(prefix, mustPolicy(r.limiter, rules).Handler(below)))
 	return routes{below, r.limiter, r.after}
 }
 
@@ -219,10 +219,10 @@ func TestScope(t *testing.T) {
 		}, perRoute},
 		"named on routes": {func(l *limit.Limiter) http.Handler { return mux(l.Limit(limit.Named("all", two))) }, shared},
 		"named around the mux": {func(l *limit.Limiter) http.Handler {
-			return mustPolicy(l, limit.Named("all", two)).Middleware(mux(plain))
+			return mustPolicy(l, limit.Named("all", two)).Handler(mux(plain))
 		}, shared},
 		"named around a logger": {func(l *limit.Limiter) http.Handler {
-			return mustPolicy(l, limit.Named("all", two)).Middleware(logging(mux(plain)))
+			return mustPolicy(l, limit.Named("all", two)).Handler(logging(mux(plain)))
 		}, shared},
 		"named as a handler": {func(l *limit.Limiter) http.Handler {
 			return l.Limit(limit.Named("all", two))(mux(plain))
@@ -236,15 +236,15 @@ func TestScope(t *testing.T) {
 
 	l := limit.New(nil, nil)
 	for name, declare := range map[string]func(){
-		"one set around a mux":     func() { l.Limit(limit.Rules(two))(http.NewServeMux()) },
-		"each route around a mux":  func() { l.Limit(limit.EachRoute(two))(http.NewServeMux()) },
-		"one set on two routes":    func() { mux(l.Limit(limit.Rules(two))) },
-		"middleware without name":  func() { mustPolicy(l, limit.Rules(two)).Middleware(status(204)) },
-		"middleware of each route": func() { mustPolicy(l, limit.EachRoute(two)).Middleware(status(204)) },
-		"no handler":               func() { l.Limit(limit.Rules(two))(nil) },
-		"a nil HandlerFunc":        func() { l.Limit(limit.Rules(two))(http.HandlerFunc(nil)) },
+		"one set around a mux":    func() { l.Limit(limit.Rules(two))(http.NewServeMux()) },
+		"each route around a mux": func() { l.Limit(limit.EachRoute(two))(http.NewServeMux()) },
+		"one set on two routes":   func() { mux(l.Limit(limit.Rules(two))) },
+		"each route around Gin":   func() { l.Limit(limit.EachRoute(two))(gin.New()) },
+		"one set around Echo":     func() { mustPolicy(l, limit.Rules(two)).Handler(echo.New()) },
+		"no handler":              func() { l.Limit(limit.Rules(two))(nil) },
+		"a nil HandlerFunc":       func() { l.Limit(limit.Rules(two))(http.HandlerFunc(nil)) },
 		"no user": func() {
-			mustPolicy(l, limit.Named("users", limit.PerUser(time.Hour, 1))).Middleware(status(204))
+			mustPolicy(l, limit.Named("users", limit.PerUser(time.Hour, 1))).Handler(status(204))
 		},
 	} {
 		assert.Panics(t, declare, name)

@@ -2,6 +2,7 @@ package limit
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -61,8 +62,8 @@ func (l *layer) setHeaders(h http.Header, values []string, text []byte) {
 	d, style := &l.Decision, l.version.limiter.options.Headers
 	refused := !d.Allowed && d.outcome != degraded
 	f := response.Fields{Header: h, Values: values, Text: text}
-	if (style == 0 || style&Draft11 != 0) && d.terms != nil && d.terms.header != nil { // a barred client has no terms
-		policy := d.terms.header
+	if (style == 0 || style&Draft11 != 0) && d.terms != nil && d.terms.Header != nil { // a barred client has no terms
+		policy := d.terms.Header
 		if d.policy.hides || d.of.Caller.Exempt != 0 {
 			shown, state := d.shownFields()
 			policy, f.Text = []string{shown}, append(f.Text, state...)
@@ -131,6 +132,7 @@ func (d *Decision) appendNearest(f *response.Fields, style Headers, refused bool
 	if style&XRateLimitUnix != 0 {
 		r.ResetAfter += core.Duration(d.of.At)
 	}
+	f.Values = slices.Grow(f.Values, 3)
 	f.Text = strconv.AppendInt(f.Text, r.Capacity, 10)
 	f.End("X-Ratelimit-Limit", nil)
 	f.Text = strconv.AppendInt(f.Text, r.Remaining, 10)
@@ -189,7 +191,7 @@ func (d *Decision) state() (state string) {
 func (d *Decision) shownFields() (policy, state string) {
 	for i, o := range d.of.Outcomes() {
 		if d.shown(i) {
-			policy = fields.Join(policy, d.terms.members[i])
+			policy = fields.Join(policy, d.terms.Members[i])
 			state = fields.Join(state, string(fields.Append([]byte(d.policy.members[i]), d.of.Remaining(i), max(o.MoreAfter, o.RetryAfter))))
 		}
 	}

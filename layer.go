@@ -43,7 +43,6 @@ type layer struct {
 	spared   atomic.Bool         // whether a request with a response of its own was not charged again
 
 	handler http.Handler // of net/http, behind the rules
-	routed  bool         // whether a router of net/http stands before them
 }
 
 var layers = sync.Pool{New: func() any { return new(layer) }}

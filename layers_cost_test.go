@@ -60,7 +60,7 @@ func layered(t *testing.T, client *redis.Client, outer limit.Rule, gives bool) h
 	application, err := l.Policy(limit.Named("app", outer))
 	require.NoError(t, err)
 	route := l.Limit(limit.Named("route", limit.PerIP(time.Hour, 5)))(ok200)
-	return application.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return application.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !gives {
 			w = httptest.NewRecorder() // as a request of the handler's own
 		}

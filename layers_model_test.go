@@ -131,7 +131,7 @@ func newStack(t *testing.T, store core.Store, random *rand.Rand, outages bool) *
 		s.sets = append(s.sets, set)
 	}
 	for _, set := range slices.Backward(s.sets) {
-		s.handler = s.between(bound(t, l, set).Middleware(s.handler))
+		s.handler = s.between(bound(t, l, set).Handler(s.handler))
 	}
 	return s
 }

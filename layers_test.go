@@ -65,7 +65,7 @@ func TestOverlappingRefusals(t *testing.T) {
 			bucket := limit.Rule{Name: "bucket", Key: limit.Everyone, Limit: 300, Window: time.Minute, Algorithm: limit.TokenBucket{}}
 			application, err := l.Policy(limit.Named("app", bucket))
 			require.NoError(t, err)
-			h := application.Middleware(l.Limit(limit.Named("route", limit.Global(time.Hour, 1)))(ok200))
+			h := application.Handler(l.Limit(limit.Named("route", limit.Global(time.Hour, 1)))(ok200))
 			var clients sync.WaitGroup
 			for range 4 {
 				clients.Go(func() {
@@ -94,9 +94,9 @@ func TestNoticeOfFreeAttempts(t *testing.T) {
 		require.NoError(t, err)
 		h := l.Limit(limit.Named("users", limit.PerUser(time.Hour, 1)))(ok200)
 		if test.first {
-			h = signedIn(outer.Middleware(h))
+			h = signedIn(outer.Handler(h))
 		} else {
-			h = outer.Middleware(signedIn(h))
+			h = outer.Handler(signedIn(h))
 		}
 		for range 4 {
 			r := httptest.NewRequest("GET", "/", nil)
@@ -124,7 +124,7 @@ func TestLayersAroundWaits(t *testing.T) {
 				l := limit.New(nil, nil)
 				outer, err := l.Policy(limit.Named("outer", limit.Global(time.Hour, 100), limit.Rule{Key: limit.Everyone, Limit: 50, Algorithm: limit.Concurrency{}}))
 				require.NoError(t, err)
-				h := outer.Middleware(l.Limit(limit.Named("inner", rule))(ok200))
+				h := outer.Handler(l.Limit(limit.Named("inner", rule))(ok200))
 				request := func(patience time.Duration) chan int {
 					code := make(chan int, 1)
 					go func() {
@@ -168,8 +168,8 @@ func TestLayersAroundFailures(t *testing.T) {
 	outer, err := l.Policy(limit.Named("outer", limit.Global(time.Hour, 100)))
 	require.NoError(t, err)
 	cost := rules.CostBy("cost", func(*http.Request) int64 { return -1 })
-	undecided := outer.Middleware(l.Limit(limit.Named("undecided", limit.Rule{Key: limit.Everyone, Limit: 9, Window: time.Hour, Cost: cost}))(ok200))
-	refused := outer.Middleware(l.Limit(limit.Named("refused", limit.Global(time.Hour, 1)))(ok200))
+	undecided := outer.Handler(l.Limit(limit.Named("undecided", limit.Rule{Key: limit.Everyone, Limit: 9, Window: time.Hour, Cost: cost}))(ok200))
+	refused := outer.Handler(l.Limit(limit.Named("refused", limit.Global(time.Hour, 1)))(ok200))
 	assert.Equal(t, 503, sent(undecided, "/").Code)
 	assert.EqualValues(t, 100, left(t, l, "outer", "global-1h", ""))
 	assert.Equal(t, []string{"outer admitted false", "outer given back false", "  true"}, seen)
@@ -220,7 +220,7 @@ func TestLayersAroundParts(t *testing.T) {
 			first.Exempt = []string{"ip 192.0.2.0/24"} // of httptest
 		}
 		parts := []http.Handler{l.Limit(limit.Named("first", first))(serves), l.Limit(limit.Named("last", limit.Global(time.Hour, 1)))(serves)}
-		h := outer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := outer.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			parts[0].ServeHTTP(w, r)
 			parts[1].ServeHTTP(w, r)
 		}))
@@ -246,7 +246,7 @@ func TestLayersAroundPartsAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		full := l.Limit(limit.Named("full", limit.Global(time.Hour, 1)))(ok200)
 		behind := l.Limit(limit.Named("behind", limit.Global(time.Hour, 1)))(ok200)
-		h := outer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, whole *http.Request) {
+		h := outer.Handler(http.HandlerFunc(func(w http.ResponseWriter, whole *http.Request) {
 			part := l.Limit(limit.Named("part", limit.Global(time.Hour, 100)))
 			part(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				full.ServeHTTP(w, whole)
@@ -280,7 +280,7 @@ func TestLayersAroundProcedures(t *testing.T) {
 		require.NoError(t, err)
 		procedure, err := a.Bind(l, "", limit.Named("procedure", limit.Global(time.Hour, 1)))
 		require.NoError(t, err)
-		h := outer.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		h := outer.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			call := adapter.RPCRequest(r.Context(), "/acme.Books/Get", "", http.Header{})
 			_ = a.Serve(procedure, adapter.HeaderWriter{}, call, func() {})
 		}))
@@ -298,7 +298,7 @@ func TestNoticeOfTwiceRefused(t *testing.T) {
 	l := limit.New(nil, &limit.Options{Log: book.Log()})
 	p, err := l.Policy(limit.Named("p", limit.Global(time.Hour, 1)))
 	require.NoError(t, err)
-	h := p.Middleware(p.Middleware(ok200))
+	h := p.Handler(p.Handler(ok200))
 	for range 3 {
 		assert.Equal(t, 429, sent(h, "/").Code)
 	}
@@ -326,7 +326,7 @@ func TestLayersTryAgain(t *testing.T) {
 		other := bound(t, l, limit.Named("other", second)).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
 		outer := bound(t, l, limit.Named("outer", limit.Global(time.Hour, 100),
 			limit.Rule{Name: "values", Key: limit.ByIP, Limit: 90, Window: time.Hour, Algorithm: limit.Distinct{Values: limit.ByHeader("V")}}))
-		h := outer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := outer.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			full.ServeHTTP(unsent{w}, r)
 			if w.Header().Get("Retry-After") != "" {
 				other.ServeHTTP(w, r)
@@ -372,7 +372,7 @@ func TestLayersNotGivenBack(t *testing.T) {
 		return bound(t, l, limit.Named(name, list...))
 	}
 	inner := bound(t, l, limit.Named("inner", limit.Global(time.Hour, 1))).Handler(ok200)
-	h := named("first", 9).Middleware(named("second", 9).Middleware(named("third", 9).Middleware(inner)))
+	h := named("first", 9).Handler(named("second", 9).Handler(named("third", 9).Handler(inner)))
 	sent(h, "/")
 	store.most = 1
 	w := sent(h, "/")
@@ -400,7 +400,7 @@ func TestLayersAroundTimeouts(t *testing.T) {
 	serves := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) })
 	var going sync.WaitGroup
 	going.Add(16 * 20)
-	server := httptest.NewServer(outer.Middleware(http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(outer.Handler(http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer going.Done()
 		time.Sleep(time.Duration(rand.IntN(4)) * time.Millisecond)
 		inner.Handler(serves).ServeHTTP(w, r)
@@ -425,7 +425,7 @@ func TestLayersAroundTimeouts(t *testing.T) {
 
 	// Parts of a handler have requests of their own, or responses.
 	part := http.TimeoutHandler(inner.Handler(serves), time.Minute, "")
-	h := outer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := outer.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		part.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(r.Context(), "GET", "/", nil))
 		inner.Handler(serves).ServeHTTP(httptest.NewRecorder(), r)
 	}))
@@ -451,7 +451,7 @@ func TestLayersAroundDisconnects(t *testing.T) {
 		}))
 		outer := bound(t, l, limit.Named("outer", limit.Global(time.Hour, 1_000), limit.Rule{Name: "values", Key: limit.Everyone, Limit: 1_000,
 			Window: time.Hour, Algorithm: limit.Distinct{Values: limit.ByHeader("Value")}}))
-		server := httptest.NewServer(outer.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		server := httptest.NewServer(outer.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			time.Sleep(time.Duration(rand.IntN(2)) * time.Millisecond)
 			inner.ServeHTTP(w, r)
 		})))
@@ -531,7 +531,7 @@ func TestLayersAroundResponsesOfTheirOwn(t *testing.T) {
 			bound(t, l, limit.Named("together", limit.PerIP(time.Hour, 1000)).With(outer)).Handler(serves),
 		}
 		sent(p.full, "/")
-		h := bound(t, l, outer).Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { test.serve(w, r, p) }))
+		h := bound(t, l, outer).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { test.serve(w, r, p) }))
 		for range 10 {
 			sent(h, "/")
 		}

@@ -15,10 +15,9 @@
 //
 // # Routes
 //
-// [Limiter.Limit] and [Policy.Handler] put rules on a route of net/http, and
-// [Policy.Middleware] puts them before everything. Packages ginlimit and echolimit do the
-// same on Gin and Echo, and package adapter has what adapters for other frameworks need.
-// A refused request is answered with 429 and the headers of its quotas, unless
+// [Limiter.Limit] and [Policy.Handler] put rules on a route of net/http, or before
+// everything. Packages ginlimit and echolimit do the same on Gin and Echo, and package
+// adapter has what adapters for other frameworks need. A refused request is answered with 429 and the headers of its quotas, unless
 // [Options] or a [Refusal] say otherwise. [DecisionFrom] tells a handler what was decided.
 // Package operate is for tools of operators.
 //
@@ -40,9 +39,6 @@ package limit
 
 import (
 	"cmp"
-	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -57,6 +53,7 @@ import (
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/listeners"
 	"github.com/routelimit/limit/internal/notice"
+	"github.com/routelimit/limit/internal/storecheck"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -116,9 +113,8 @@ func New(store core.Store, options *Options) *Limiter {
 // the policy. The error joins one [*rules.Error] for each thing wrong with the rules.
 func (l *Limiter) Policy(rules RuleSet) (*Policy, error) { return l.policy(rules, nil) }
 
-// Limit returns net/http middleware for one route, or for a whole router if the set is
-// [Named]. It is [Policy.Handler] of the policy of rules, and panics if they are invalid, as
-// [http.ServeMux.Handle] does for an invalid pattern.
+// Limit returns net/http middleware. It is [Policy.Handler] of the policy of rules, and
+// panics if they are invalid, as [http.ServeMux.Handle] does for an invalid pattern.
 func (l *Limiter) Limit(rules RuleSet) func(http.Handler) http.Handler {
 	p, err := l.policy(rules, &door.Place{})
 	if err != nil {
@@ -127,37 +123,9 @@ func (l *Limiter) Limit(rules RuleSet) func(http.Handler) http.Handler {
 	return p.Handler
 }
 
-// problems is Check of package operate.
-func (l *Limiter) problems(ctx context.Context) error {
-	if err := ctx.Err(); errors.Is(err, context.Canceled) {
-		return err
-	}
-	var found []error
-	for _, err := range append(errorsOf(core.Check(ctx, l.engine.Store)), l.checkMemory()) {
-		var d *core.Diagnosis
-		if err != nil && !(errors.As(err, &d) && l.lines.Silent(d.Code)) {
-			found = append(found, err)
-		}
-	}
-	return errors.Join(found...)
-}
-
-// errorsOf returns the errors that errors.Join has joined.
-func errorsOf(err error) []error {
-	if all, ok := err.(interface{ Unwrap() []error }); ok {
-		return all.Unwrap()
-	}
-	return []error{err}
-}
-
-// checkMemory returns an error if quotas are in memory, and the program says that it has
-// several instances.
-func (l *Limiter) checkMemory() error {
-	if !l.engine.InMemory || l.options.Instances <= 1 {
-		return nil
-	}
-	return &core.Diagnosis{Code: notice.SeveralMemories, Err: fmt.Errorf("limit: the quotas are in memory, and limit.Options.Instances is %d: "+
-		"each instance admits the full limit; share the quotas with package redisstore, or leave out Instances", l.options.Instances)}
+// storeCheck returns the check of the store, for package operate and lookOnce.
+func (l *Limiter) storeCheck() storecheck.Check {
+	return storecheck.Check{Store: l.engine.Store, InMemory: l.engine.InMemory, Instances: l.options.Instances, Lines: &l.lines}
 }
 
 // What to look at after the next decision.
@@ -174,28 +142,6 @@ func (l *Limiter) lookOnce(look uint32, mode core.Mode) {
 		l.noticeUndeclared()
 	}
 	if look&lookAtStore != 0 && mode == core.ModeExact && n.look.And(^lookAtStore)&lookAtStore != 0 {
-		l.lookAtStore()
-	}
-}
-
-func (l *Limiter) lookAtStore() {
-	if l.engine.InMemory {
-		l.logProblems(l.checkMemory())
-		return
-	}
-	go func() {
-		defer func() { _ = recover() }() // a store's: a panic in this goroutine would end the program
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		l.logProblems(core.Check(ctx, l.engine.Store))
-	}()
-}
-
-func (l *Limiter) logProblems(problems error) {
-	for _, err := range errorsOf(problems) {
-		var d *core.Diagnosis
-		if errors.As(err, &d) && d.Code != notice.Unreachable { // which the lines of the guard say
-			notice.Write(&l.lines, d.Code, "limit: a check has found a problem", 0, "error", d.Err)
-		}
+		l.storeCheck().Log()
 	}
 }

@@ -1,8 +1,6 @@
 package limit
 
 import (
-	"cmp"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -25,14 +23,14 @@ type notices struct {
 	forgiven        notice.Throttle
 
 	// Whether each of these was written, which is once.
-	untrusted, silentProxy, lateUser, unknownClass, freeAttempts atomic.Bool
+	lateUser, unknownClass, freeAttempts atomic.Bool
 
 	// How many requests had no user when a function asked: see noticeListedUsers.
 	listedUsers atomic.Int32
 
-	peers   atomic.Int32  // requests that noticeProxies has looked at
-	look    atomic.Uint32 // what to look at after the next decision: see lookOnce
-	changed atomic.Int64  // when operate.Change was called, in Unix nanoseconds
+	peers   clientip.Watch // what forwarding headers say
+	look    atomic.Uint32  // what to look at after the next decision: see lookOnce
+	changed atomic.Int64   // when operate.Change was called, in Unix nanoseconds
 }
 
 // A failure is what can go wrong with a request beside a refusal.
@@ -62,36 +60,14 @@ func (p *version) noticePathValue(pattern string) {
 	}
 }
 
-// lookAtPeers is how many of the first requests are looked at for proxies, and of how many
-// later ones one is: it takes a few searches of the header.
-const lookAtPeers = 100
-
-// noticeProxies warns if a request has a forwarding header and its peer is not
-// trusted, or comes from a trusted proxy that names no client.
-func (of *layer) noticeProxies() (decided bool) {
-	l, r := of.version.limiter, of.request
-	p, n := &l.options.Proxies, &l.notices
-	switch {
-	case n.peers.Load() < lookAtPeers:
-		n.peers.Add(1)
-	case rand.Uint32()%lookAtPeers != 0:
-		return false
-	}
-	if n.untrusted.Load() && n.silentProxy.Load() || len(p.Trusted) == 0 && p.Hops > 0 {
-		return false
-	}
-	if len(p.Trusted) > 0 && p.config().Trusts(r.RemoteAddr) {
-		header := cmp.Or(p.Header, "X-Forwarded-For")
-		if len(r.Header.Values(header)) == 0 && !n.silentProxy.Swap(true) {
-			l.lines.Say(notice.SilentProxy, "header", header)
-		}
-		return false
-	}
-	if n.untrusted.Load() {
-		return false
-	}
-	if name := clientip.Forwarded(r.Header); name != "" && !n.untrusted.Swap(true) {
-		l.lines.Say(notice.UntrustedProxy, "header", name)
+// noticeProxies warns if the forwarding headers of a request are not what [Proxies] says.
+func (l *layer) noticeProxies() (decided bool) {
+	limiter, r := l.version.limiter, l.request
+	switch found, header := limiter.notices.peers.Look(limiter.options.Proxies.config(), r.RemoteAddr, r.Header); found {
+	case clientip.UntrustedProxy:
+		limiter.lines.Say(notice.UntrustedProxy, "header", header)
+	case clientip.SilentProxy:
+		limiter.lines.Say(notice.SilentProxy, "header", header)
 	}
 	return false
 }

@@ -143,7 +143,7 @@ func TestNoticeOfNoRoute(t *testing.T) {
 		require.Len(t, lines, test.want, "%v", test)
 		if test.want > 0 {
 			assert.Equal(t, `level=WARN msg="limit: a rule set without a name met a request without a route: `+
-				`all such requests share one quota; write limit.Named, and Policy.Middleware on net/http" code=LIMIT-103 rules="9/1m global"`, lines[0])
+				`all such requests share one quota; write limit.Named" code=LIMIT-103 rules="9/1m global"`, lines[0])
 		}
 	}
 
@@ -329,10 +329,10 @@ func TestNoticeOfChargedTwice(t *testing.T) {
 	}{
 		"middleware twice": {func(l *limit.Limiter) http.Handler {
 			p := mustPolicy(l, named)
-			return p.Middleware(p.Middleware(status(http.StatusOK)))
+			return p.Handler(p.Handler(status(http.StatusOK)))
 		}, onNamed},
 		"a set bound twice": {func(l *limit.Limiter) http.Handler {
-			return mustPolicy(l, named).Middleware(l.Limit(named)(status(http.StatusOK)))
+			return mustPolicy(l, named).Handler(l.Limit(named)(status(http.StatusOK)))
 		}, onNamed},
 		"two sets on a route": {func(l *limit.Limiter) http.Handler {
 			return l.Limit(two)(l.Limit(two)(status(http.StatusOK)))
@@ -364,7 +364,7 @@ func TestNoticeOfChargedTwice(t *testing.T) {
 			return engine
 		}, ""},
 		"two names": {func(l *limit.Limiter) http.Handler {
-			return mustPolicy(l, named).Middleware(l.Limit(two)(status(http.StatusOK)))
+			return mustPolicy(l, named).Handler(l.Limit(two)(status(http.StatusOK)))
 		}, ""},
 		"two rules": {func(l *limit.Limiter) http.Handler {
 			return l.Limit(limit.Rules(limit.PerIP(time.Minute, 9)))(l.Limit(two)(status(http.StatusOK)))

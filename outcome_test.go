@@ -21,7 +21,7 @@ func TestBansDoNotDegrade(t *testing.T) {
 	statuses := func(l *Limiter, set RuleSet) (list []int) {
 		p, err := l.Policy(Named("p", set.Rules()...))
 		require.NoError(t, err)
-		h := p.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := p.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(map[bool]int{true: 206, false: 204}[DecisionFrom(r.Context()).Outcome() == "degraded"])
 		}))
 		for range 4 {
@@ -174,8 +174,8 @@ func TestOutcomeOfAllSets(t *testing.T) {
 		var observed []string
 		l := New(nil, &Options{Observe: func(_ *http.Request, d Decision, _ error) { observed = append(observed, d.Outcome()) }})
 		h := http.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { handled = DecisionFrom(r.Context()).Outcome() }))
-		h = mustPolicy(l, Named("inner", MustParse(row.inner).Rules()...)).Middleware(h)
-		h = mustPolicy(l, Named("outer", MustParse(row.outer).Rules()...)).Middleware(h)
+		h = mustPolicy(l, Named("inner", MustParse(row.inner).Rules()...)).Handler(h)
+		h = mustPolicy(l, Named("outer", MustParse(row.outer).Rules()...)).Handler(h)
 		for range 2 {
 			observed = nil
 			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
@@ -215,7 +215,7 @@ func TestInheritedByBans(t *testing.T) {
 				assert.Equal(t, inherited.Mark && i == 0, p.current.Load().refusals[i].Mark)
 			}
 			assert.False(t, p.current.Load().waits)
-			h := p.Middleware(nothing)
+			h := p.Handler(nothing)
 			w, took := patient(t.Context(), h, "")
 			assert.Equal(t, 204, w.Code)
 			assert.Zero(t, took)

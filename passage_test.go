@@ -58,8 +58,8 @@ func TestLateDecisions(t *testing.T) {
 		})
 	}
 	alone, asked := inner.Handler(handler(false, false)), inner.Handler(handler(true, false))
-	handlers := []http.Handler{alone, asked, outer.Middleware(alone), outer.Middleware(asked),
-		outer.Middleware(http.TimeoutHandler(inner.Handler(handler(false, true)), time.Millisecond, ""))}
+	handlers := []http.Handler{alone, asked, outer.Handler(alone), outer.Handler(asked),
+		outer.Handler(http.TimeoutHandler(inner.Handler(handler(false, true)), time.Millisecond, ""))}
 	var clients sync.WaitGroup
 	for c := range 8 {
 		clients.Go(func() {

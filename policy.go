@@ -12,8 +12,8 @@ import (
 )
 
 // A Policy is a [RuleSet] bound to a [Limiter]. It decides: HTTP requests by
-// [Policy.Handler], [Policy.Middleware] and the adapters, and everything else by
-// [Policy.Take] and [Policy.Wait]. Make it with [Limiter.Policy]. It is safe for concurrent use.
+// [Policy.Handler] and the adapters, and everything else by [Policy.Take] and [Policy.Wait].
+// Make it with [Limiter.Policy]. It is safe for concurrent use.
 type Policy struct {
 	limiter *Limiter
 	scope   rules.Scope

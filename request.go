@@ -10,6 +10,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/engine"
+	"github.com/routelimit/limit/internal/terms"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -176,7 +177,7 @@ func validCost(n int64) (int64, error) {
 // fill fills in the keys, the costs and the caller of a request that check has accepted.
 // It returns what is wrong with its keys. The maps of the request do not escape, so that
 // a literal costs its caller no allocation.
-func (p *version) fill(run *engine.Run, r *Request) (*terms, error) {
+func (p *version) fill(run *engine.Run, r *Request) (*terms.Terms, error) {
 	if len(p.names) == 0 {
 		return nil, errNoRules
 	}

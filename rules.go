@@ -26,10 +26,10 @@ type (
 	Refusal = rules.Refusal
 )
 
-// The algorithms are values, such as TokenBucket{Burst: 5}. docs/algorithms.md compares them.
+// The algorithms are values, such as TokenBucket{Burst: 5}; nil means at most Limit in any
+// window, exactly. docs/algorithms.md compares them.
 
 type (
-	SlidingLog     = rules.SlidingLog     // the default: at most Limit in any window, exactly
 	FixedWindow    = rules.FixedWindow    // at most Limit in each of its windows: of a length, or of a calendar
 	SlidingCells   = rules.SlidingCells   // at most Limit in any window, for large limits
 	SlidingCounter = rules.SlidingCounter // about Limit in a window, in little memory

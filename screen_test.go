@@ -127,7 +127,7 @@ func BenchmarkScreen(b *testing.B) {
 				deciding.Decide(policy, r, nil, 0)
 			}
 		})
-		h := policy.Middleware(nothing)
+		h := policy.Handler(nothing)
 		b.Run("handler/"+name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

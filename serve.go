@@ -69,14 +69,11 @@ func (l *layer) refuse(w http.ResponseWriter) error {
 		l.giveBack()
 	}
 	l.version.limiter.notify(l.request, d, nil)
-	room := new(struct {
-		values [2]string
-		text   [64]byte
-	})
+	refused, room := l.refused()
 	l.setHeaders(w.Header(), room.values[:0], room.text[:0])
 	switch {
 	case d.outcome == answered:
-		return l.answer(w, l.refused())
+		return l.answer(w, refused)
 	case d.outcome == redirected:
 		w.Header()["Location"] = []string{refusal.Redirect}
 		status := refusal.Status
@@ -84,7 +81,7 @@ func (l *layer) refuse(w http.ResponseWriter) error {
 			status = http.StatusSeeOther
 		}
 		w.WriteHeader(status)
-		return l.refused()
+		return refused
 	}
 	r := l.pass()
 	if refusal.Fallback == nil {
@@ -92,16 +89,26 @@ func (l *layer) refuse(w http.ResponseWriter) error {
 		return err
 	}
 	response.WithDefault(w, http.StatusOK, func(w http.ResponseWriter) { refusal.Fallback.ServeHTTP(w, r) })
-	return l.refused()
+	return refused
 }
 
-// refused returns the error of a refusal. Nothing keeps that of net/http, which has no log of
-// errors.
-func (l *layer) refused() error {
+// A refusedRoom has room for the values of the headers of a refusal.
+type refusedRoom struct {
+	values [2]string
+	text   [64]byte
+}
+
+// refused returns what a refusal leaves to the program: its error, and room for its headers, in
+// one allocation. Nothing keeps the error of net/http, which has no log of errors.
+func (l *layer) refused() (*RefusedError, *refusedRoom) {
 	if _, unlogged := l.framework.(*exchange); unlogged {
-		return &l.RefusedError
+		return &l.RefusedError, new(refusedRoom)
 	}
-	return &RefusedError{Decision: l.Decision}
+	left := &struct {
+		RefusedError
+		refusedRoom
+	}{RefusedError: RefusedError{Decision: l.Decision}}
+	return &left.RefusedError, &left.refusedRoom
 }
 
 // admit sets the headers of an admitted request and calls its handler, once its slot has come.

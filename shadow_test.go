@@ -145,7 +145,7 @@ func TestMarks(t *testing.T) {
 			Named("outer", MustParse("a: 1/1h global refuse mark; h: 1/1h global refuse mark hidden; s: 1/1h global shadow; b: 2/1h global").Rules()...)} {
 			p, err := l.Policy(set)
 			require.NoError(t, err)
-			h = p.Middleware(h)
+			h = p.Handler(h)
 		}
 		send := func() *httptest.ResponseRecorder {
 			last, seen = nil, nil
@@ -190,7 +190,7 @@ func TestWatchersCountARequestOnce(t *testing.T) {
 		p, err := l.Policy(Named("p", MustParse("a: 2/1s global refuse wait 20s; s: 4/1h global shadow; m: 5/1h global refuse mark").Rules()...))
 		require.NoError(t, err)
 		var seen []string
-		h := p.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		h := p.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			seen = append(seen, fmt.Sprint(marked(DecisionFrom(r.Context()))))
 		}))
 		for range 3 {
@@ -264,7 +264,7 @@ func TestWatchersAreSettledOnce(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		p := mustPolicy(New(nil, nil), Named("p", list...))
-		h := p.Middleware(nothing)
+		h := p.Handler(nothing)
 		for i := range 2 {
 			w, took := patient(t.Context(), h, "")
 			require.Equal(t, 204, w.Code)

@@ -85,7 +85,7 @@ func TestRequestsWaitInOrder(t *testing.T) {
 		l := New(nil, nil)
 		p, err := l.Policy(Named("p", Per(ByHeader("X-Key"), time.Second, 1)).OnRefusal(Refusal{Wait: 3500 * time.Millisecond}))
 		require.NoError(t, err)
-		h := p.Middleware(nothing)
+		h := p.Handler(nothing)
 		start := time.Now()
 		var mu sync.Mutex
 		var order []string
@@ -308,7 +308,7 @@ type markKey struct{}
 func TestAdmittedRequestsAllocateNoWaiter(t *testing.T) {
 	allocations := func(limit int64, refusal Refusal) float64 {
 		p := mustPolicy(New(nil, nil), Named("p", Global(time.Hour, limit)).OnRefusal(refusal))
-		h, r, w := p.Middleware(nothing), httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
+		h, r, w := p.Handler(nothing), httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
 		return testing.AllocsPerRun(1000, func() {
 			clear(w.Header())
 			h.ServeHTTP(w, r)
@@ -369,7 +369,7 @@ func TestWaitWithinWriteTimeout(t *testing.T) {
 		held, err := outer.Take(t.Context(), Request{})
 		require.NoError(t, err)
 		defer held.Release()
-		server := &http.Server{Handler: outer.Middleware(inner.Middleware(nothing)), WriteTimeout: timeout}
+		server := &http.Server{Handler: outer.Handler(inner.Handler(nothing)), WriteTimeout: timeout}
 		client, accepted := net.Pipe()
 		listener := pipeListener{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
 		listener.conns <- accepted
@@ -418,7 +418,7 @@ func TestWaitsShareTheWriteTimeout(t *testing.T) {
 			for _, set := range []RuleSet{Named("inner", Global(window, 1)), Named("outer", Global(40*time.Second, 1))} {
 				p, err := l.Policy(set.OnRefusal(Refusal{Wait: time.Hour}))
 				require.NoError(t, err)
-				h = p.Middleware(h)
+				h = p.Handler(h)
 			}
 			ctx := context.WithValue(t.Context(), http.ServerContextKey, &http.Server{WriteTimeout: 100 * time.Second})
 			w, _ := patient(ctx, h, "")

@@ -31,7 +31,7 @@ func TestManyWaitingClients(t *testing.T) {
 	p := mustPolicy(l, Named("slot", Rule{Key: Everyone, Limit: 1, Algorithm: Concurrency{}}).OnRefusal(Refusal{Wait: time.Minute, Waiters: clients}))
 	var mu sync.Mutex
 	var order []int
-	server := httptest.NewServer(p.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(p.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i, _ := strconv.Atoi(r.Header.Get("X-Key"))
 		mu.Lock()
 		defer mu.Unlock()

@@ -79,15 +79,15 @@ func withOnce(t *testing.T, l *limit.Limiter) {
 		}
 		marks = append(marks, names)
 	})
-	h := app.Middleware(composed.Handler(note))
+	h := app.Handler(composed.Handler(note))
 	assert.Equal(t, 200, sent(h, "/").Code)
 	assert.EqualValues(t, 9, left(t, l, "app", "all", ""))
-	h = composed.Middleware(app.Handler(note))
+	h = composed.Handler(app.Handler(note))
 	w := sent(h, "/")
 	assert.Equal(t, 200, w.Code)
 	assert.Equal(t, []string{`"global-1h";r=1;t=3600, "all";r=8;t=3600, "global-concurrency";r=0;t=30`}, w.Header()["Ratelimit"])
 	assert.EqualValues(t, 8, left(t, l, "app", "all", ""))
-	h = composed.Middleware(composed.Handler(note))
+	h = composed.Handler(composed.Handler(note))
 	assert.Equal(t, 200, sent(h, "/").Code, "and a set twice")
 	assert.EqualValues(t, 7, left(t, l, "app", "all", ""))
 	assert.EqualValues(t, 0, left(t, l, "route", "global-1h", ""))
@@ -97,7 +97,7 @@ func withOnce(t *testing.T, l *limit.Limiter) {
 	}
 	assert.Len(t, marks, 3)
 
-	h = app.Middleware(composed.Handler(note))
+	h = app.Handler(composed.Handler(note))
 	assert.Equal(t, 429, sent(h, "/").Code)
 	assert.EqualValues(t, 7, left(t, l, "app", "all", ""), "given back by the outer set")
 	assert.EqualValues(t, 1, left(t, l, "app", "global-concurrency", ""))
@@ -106,7 +106,7 @@ func withOnce(t *testing.T, l *limit.Limiter) {
 // withBack refuses requests behind a set that is With the application's.
 func withBack(t *testing.T, l *limit.Limiter) {
 	group := bound(t, l, limit.Named("group", limit.Global(time.Hour, 8)).With(application))
-	h := group.Middleware(l.Limit(limit.Named("route", limit.Global(time.Hour, 3)))(ok200))
+	h := group.Handler(l.Limit(limit.Named("route", limit.Global(time.Hour, 3)))(ok200))
 	codes := map[int]int{}
 	for range 10 {
 		codes[sent(h, "/").Code]++
@@ -183,7 +183,7 @@ func TestWithLayers(t *testing.T) {
 					}
 					alone[i] = true
 				}
-				h = bound(t, l, sets[i]).Middleware(h)
+				h = bound(t, l, sets[i]).Handler(h)
 				for _, name := range scopes[i] {
 					met[name] = true
 				}

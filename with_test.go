@@ -153,7 +153,7 @@ func TestWithErrors(t *testing.T) {
 func TestWithTimeoutHandler(t *testing.T) {
 	l := limit.New(nil, nil)
 	route := bound(t, l, limit.Named("route", limit.Global(time.Hour, 3)).With(application))
-	h := bound(t, l, application).Middleware(http.TimeoutHandler(route.Handler(ok200), time.Minute, ""))
+	h := bound(t, l, application).Handler(http.TimeoutHandler(route.Handler(ok200), time.Minute, ""))
 	assert.Equal(t, 200, sent(h, "/").Code)
 	assert.EqualValues(t, 9, left(t, l, "app", "all", ""))
 	assert.EqualValues(t, 2, left(t, l, "route", "global-1h", ""))

@@ -55,7 +55,7 @@ func Example_howDoIOptions() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	server := application.Middleware(http.HandlerFunc(ok))
+	server := application.Handler(http.HandlerFunc(ok))
 	for _, request := range [][2]string{{"/items", "198.51.100.7"}, {"/items", "198.51.100.8"}, {"/healthz", "198.51.100.7"}, {"/items", "198.51.100.7"}} {
 		r := httptest.NewRequest("GET", request[0], nil)
 		r.RemoteAddr = "10.0.0.5:1234"

@@ -65,7 +65,7 @@ func Example_migratingNetHTTP() {
 	if err != nil {
 		panic(err)
 	}
-	server := clients.Middleware(mux)
+	server := clients.Handler(mux)
 	fmt.Println(send(server, "GET", "/items").Code, send(server, "GET", "/items").Code)
 	// Output: 200 429
 }

@@ -104,7 +104,7 @@ func Example_scopeNetHTTP() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	server := &http.Server{Addr: "127.0.0.1:8080", Handler: application.Middleware(mux)}
+	server := &http.Server{Addr: "127.0.0.1:8080", Handler: application.Handler(mux)}
 
 	fmt.Println(send(server.Handler, "GET", "/").Code)
 	fmt.Println(send(server.Handler, "GET", "/other").Code)

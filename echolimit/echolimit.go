@@ -77,7 +77,7 @@ func (l *Limiter) flow() *flow {
 		Limiter:  l.limiter,
 		Writer:   func(c echo.Context) http.ResponseWriter { return c.Response() },
 		Response: response,
-		Problem:  problem,
+		Problem:  newProblem,
 		Caller:   l.Caller,
 		Refuse:   l.Refuse,
 		Fail:     l.Fail,
@@ -92,8 +92,15 @@ func response(w http.ResponseWriter) (echoflow.Response, bool) {
 	return echoflow.Response{Echo: r, Below: &r.Writer, Status: &r.Status, Committed: &r.Committed}, true
 }
 
-// problem returns an error whose message Echo's own HTTPErrorHandler writes as it is,
-// because it marshals itself.
-func problem(d *echoflow.Document, err error) error {
-	return &echo.HTTPError{Code: d.Status, Message: d, Internal: err}
+// A problem is an error whose message Echo's own HTTPErrorHandler writes as it is, because it
+// marshals itself.
+type problem struct {
+	echo.HTTPError
+	document echoflow.Document
+}
+
+func newProblem(d echoflow.Document, err error) error {
+	p := &problem{document: d}
+	p.HTTPError = echo.HTTPError{Code: d.Status, Message: &p.document, Internal: err}
+	return &p.HTTPError
 }

@@ -28,7 +28,7 @@ func TestStreamBehindMiddleware(t *testing.T) {
 	policy, err := limit.New(nil, nil).Policy(failed("all"))
 	require.NoError(t, err)
 	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
-		server := httptest.NewUnstartedServer(policy.Middleware(engine))
+		server := httptest.NewUnstartedServer(policy.Handler(engine))
 		server.EnableHTTP2 = proto == "HTTP/2.0"
 		server.StartTLS()
 		defer server.Close()

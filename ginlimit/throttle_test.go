@@ -36,7 +36,7 @@ func TestThrottledStream(t *testing.T) {
 			return true
 		})
 	})
-	rules := limit.Rules(throttle.Bandwidth(limit.Everyone, time.Second, 100_000_000))
+	rules := limit.Named("all", throttle.Bandwidth(limit.Everyone, time.Second, 100_000_000))
 	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(proto, func(t *testing.T) {
 			server := httptest.NewUnstartedServer(throttle.Limit(limit.New(nil, nil), rules, &throttle.Options{Of: throttle.Both})(r))

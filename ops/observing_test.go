@@ -53,7 +53,7 @@ func Example_observing() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	server := application.Middleware(mux)
+	server := application.Handler(mux)
 	send(server, "GET", "/items")
 	send(server, "GET", "/items")
 	logger.Info("end", "admitted", admitted) // by the application both times, and by the route once

@@ -64,7 +64,7 @@ func Example_classes() {
 	if err != nil {
 		panic(err)
 	}
-	h := shop.Middleware(http.HandlerFunc(ok))
+	h := shop.Handler(http.HandlerFunc(ok))
 	for _, path := range []string{"/items", "/items", "/items", "/checkout"} {
 		fmt.Println(path, send(h, "GET", path).Code)
 	}

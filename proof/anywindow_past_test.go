@@ -6,6 +6,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/rules"
 )
 
 // A past is what was admitted to one key of one rule, and the definition of its algorithm.
@@ -97,7 +98,7 @@ func (p *past) used(a *attempt) (units, most int64) {
 	r := p.versions[a.Version]
 	window := r.Window.Microseconds()
 	switch of := r.Algorithm.(type) {
-	case nil, limit.SlidingLog:
+	case nil, rules.SlidingLog:
 		return p.since(a.At-window+1, a) + a.Cost, r.Limit
 	case limit.SlidingCells:
 		from := a.At - window + 1

@@ -122,9 +122,9 @@ func TestObedient(t *testing.T) {
 		algorithm rules.Algorithm
 		jitter    time.Duration
 	}{
-		{"sliding log", limit.SlidingLog{}, 0},
-		{"jitter of 10 s", limit.SlidingLog{}, 10 * time.Second},
-		{"jitter of 100 s", limit.SlidingLog{}, 100 * time.Second},
+		{"sliding log", rules.SlidingLog{}, 0},
+		{"jitter of 10 s", rules.SlidingLog{}, 10 * time.Second},
+		{"jitter of 100 s", rules.SlidingLog{}, 100 * time.Second},
 		{"queue", limit.Queue{Burst: clients}, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -23,20 +23,20 @@ func TestScopeOfMiddleware(t *testing.T) {
 	}
 	for name, serve := range map[string]func(chi.Router, *limit.Policy){
 		"use": func(r chi.Router, p *limit.Policy) {
-			r.Use(middleware.RequestID, p.Middleware, middleware.Recoverer)
+			r.Use(middleware.RequestID, p.Handler, middleware.Recoverer)
 			routes(r)
 		},
 		"group": func(r chi.Router, p *limit.Policy) {
 			r.Group(func(r chi.Router) {
-				r.Use(p.Middleware)
+				r.Use(p.Handler)
 				routes(r)
 			})
 		},
-		"with": func(r chi.Router, p *limit.Policy) { routes(r.With(p.Middleware)) },
+		"with": func(r chi.Router, p *limit.Policy) { routes(r.With(p.Handler)) },
 		"mount": func(r chi.Router, p *limit.Policy) {
 			below := chi.NewRouter()
 			routes(below)
-			r.Mount("/", p.Middleware(below))
+			r.Mount("/", p.Handler(below))
 		},
 	} {
 		book, router := new(logbook.Book), chi.NewRouter()
@@ -46,8 +46,8 @@ func TestScopeOfMiddleware(t *testing.T) {
 		assert.Empty(t, codes(book), name)
 	}
 	assert.Panics(t, func() {
-		chi.NewRouter().With(bind(limit.New(nil, nil), limit.Rules(limit.PerIP(time.Minute, 3))).Middleware).Get("/", ok)
-	}, "middleware without a name")
+		bind(limit.New(nil, nil), limit.Rules(limit.PerIP(time.Minute, 3))).Handler(chi.NewRouter())
+	}, "one set around a router")
 }
 
 // A plainRouter routes by path and sets no pattern, as gorilla/mux does.

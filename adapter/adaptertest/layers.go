@@ -95,7 +95,7 @@ func (s suite) layersAroundTimeouts(t *testing.T) {
 	policy, err := limiter.Policy(outer)
 	require.NoError(t, err)
 	router := s.one(limiter, ok, rule("route", limit.Everyone, 3))
-	c := serve(t, policy.Middleware(http.TimeoutHandler(router, time.Minute, "")))
+	c := serve(t, policy.Handler(http.TimeoutHandler(router, time.Minute, "")))
 	c.expect("GET", "/", 204, 204, 204, 429, 429, 429)
 	assert.EqualValues(t, 97, left(t, limiter, outer))
 }

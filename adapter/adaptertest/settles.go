@@ -88,7 +88,7 @@ func (s suite) settlesRecovered(t *testing.T) {
 	})
 	policy, err := limiter.Policy(outer)
 	require.NoError(t, err)
-	server := policy.Middleware(recovering)
+	server := policy.Handler(recovering)
 	for _, want := range []int{401, 401, 401, 401, 401, 429, 429, 429} {
 		assert.Equal(t, want, routetest.Do(server, "GET", "/login").Code)
 	}

@@ -94,12 +94,12 @@ func response(w http.ResponseWriter) (echoflow.Response, bool) {
 // marshals itself.
 type problem struct {
 	error
-	*echoflow.Document
+	echoflow.Document
 }
 
-func newProblem(d *echoflow.Document, err error) error { return problem{err, d} }
+func newProblem(d echoflow.Document, err error) error { return &problem{err, d} }
 
-func (p problem) Unwrap() error { return p.error }
+func (p *problem) Unwrap() error { return p.error }
 
 // StatusCode implements [echo.HTTPStatusCoder].
-func (p problem) StatusCode() int { return p.Status }
+func (p *problem) StatusCode() int { return p.Status }

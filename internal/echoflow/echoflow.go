@@ -9,6 +9,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/adapter"
+	"github.com/routelimit/limit/internal/response"
 	"github.com/routelimit/limit/throttle"
 )
 
@@ -44,7 +45,7 @@ type Flow[C Context, H ~func(C) error, M ~func(H) H] struct {
 
 	// Problem returns an error that Echo's own HTTPErrorHandler answers with a document
 	// and its status.
-	Problem func(*Document, error) error
+	Problem func(Document, error) error
 
 	// The fields of the adapter's Limiter.
 	Caller limit.Caller[C]
@@ -135,8 +136,8 @@ func (f *Flow[C, H, M]) adapter() *adapter.Adapter[call[C]] {
 		},
 		Answer: func(c call[C], status int, text []byte, err error) error {
 			h := f.Writer(c.context).Header()
-			h.Set("X-Content-Type-Options", "nosniff")
-			return f.Problem(&Document{status, text, h}, err)
+			h["X-Content-Type-Options"] = response.NoSniff
+			return f.Problem(Document{status, text, h}, err)
 		},
 	}
 	if f.Refuse != nil {
@@ -229,7 +230,7 @@ type Document struct {
 // instead of this document.
 func (d *Document) MarshalJSON() ([]byte, error) {
 	if d.header.Get("Content-Type") == "application/json" {
-		d.header.Set("Content-Type", "application/problem+json")
+		d.header["Content-Type"] = response.ProblemJSON
 	}
 	return d.text, nil
 }

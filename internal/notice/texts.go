@@ -9,7 +9,7 @@ var texts = map[string]string{
 	ChargedTwice: "limit: one request was charged to one quota twice: remove one of the two rule sets, or give the " +
 		"rule another Name in one of them",
 	NoRoute: "limit: a rule set without a name met a request without a route: all such requests share one " +
-		"quota; write limit.Named, and Policy.Middleware on net/http",
+		"quota; write limit.Named",
 	UntrustedProxy: "limit: a request has a forwarding header, and limit.Options.Proxies does not trust its peer: " +
 		"if the peer is your proxy, add it to Proxies.Trusted: until then all its clients share one quota, and what exempts its address exempts them all. " +
 		"Otherwise a client sent the header, and the line can be ignored",

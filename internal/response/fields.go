@@ -9,8 +9,8 @@ import (
 // Values that many responses share, and so must not change in place.
 var (
 	NoStore     = []string{"no-store"}
-	problemJSON = []string{"application/problem+json"}
-	noSniff     = []string{"nosniff"}
+	ProblemJSON = []string{"application/problem+json"}
+	NoSniff     = []string{"nosniff"}
 )
 
 // Fields sets header fields of one response. It cuts their values from one text, which must

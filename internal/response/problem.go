@@ -68,7 +68,7 @@ func (p *Problem) Append(b []byte) []byte {
 // fast as it can: the buffers are used again.
 func (p *Problem) Write(w http.ResponseWriter) {
 	h := w.Header()
-	h["Content-Type"], h["X-Content-Type-Options"] = problemJSON, noSniff
+	h["Content-Type"], h["X-Content-Type-Options"] = ProblemJSON, NoSniff
 	w.WriteHeader(p.Status)
 	buffer := buffers.Get().(*[]byte)
 	*buffer = p.Append((*buffer)[:0])

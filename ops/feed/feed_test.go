@@ -178,7 +178,7 @@ func TestGivenBack(t *testing.T) {
 	limiter := publish(t, client, "one", feed.Options{})
 	a.await(t, "one")
 	outer := policy(t, limiter, limit.Global(time.Hour, 10))
-	h := outer.Middleware(limiter.Limit(limit.Named("inner", limit.Global(time.Hour, 1)))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	h := outer.Handler(limiter.Limit(limit.Named("inner", limit.Global(time.Hour, 1)))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	for range 2 {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 	}

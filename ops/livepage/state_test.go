@@ -87,7 +87,7 @@ func TestGivenBack(t *testing.T) {
 		limiter := limit.New(nil, &limit.Options{Log: quiet, Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.URL.Path }}})
 		p := Handler(limiter, &Options{Authorize: func(*http.Request) (string, Role) { return "local", Operator }}).(*page)
 		outer := bind(t, limiter, limit.Named("outer", limit.PerUser(time.Hour, 10), limit.Global(time.Hour, 10)))
-		h := outer.Middleware(limiter.Limit(limit.Named("inner", limit.PerUser(time.Hour, 4)))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+		h := outer.Handler(limiter.Limit(limit.Named("inner", limit.PerUser(time.Hour, 4)))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 		for range 10 {
 			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/ann", nil))
 		}

@@ -58,7 +58,7 @@ func TestGivenBack(t *testing.T) {
 	attempts.Name, attempts.Attempts = "attempts", true
 	outer := policy(t, limiter, "outer", limit.PerUser(time.Hour, 10), attempts)
 	inner := limiter.Limit(limit.Named("inner", limit.PerUser(time.Minute, 3)))
-	h := outer.Middleware(inner(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	h := outer.Handler(inner(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	for range 8 {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/?user=alice", nil))
 	}

@@ -46,7 +46,7 @@ func TestGivenBackShows(t *testing.T) {
 	require.NoError(t, err)
 	inner := s.mux
 	s.mux = http.NewServeMux()
-	s.mux.Handle("/", application.Middleware(inner))
+	s.mux.Handle("/", application.Handler(inner))
 	s.send(12, "POST", "/login", client, "")
 	b := open(t, s.page(), look{})
 	b.awaitText(long, "#policies", "7 given back")

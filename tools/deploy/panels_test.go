@@ -40,14 +40,14 @@ func traffic(t *testing.T, registry *prometheus.Registry) func() {
 	} {
 		policy, err := limiter.Policy(limit.Named(name, limit.MustParse(rules).Rules()...))
 		require.NoError(t, err)
-		handlers = append(handlers, policy.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+		handlers = append(handlers, policy.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	}
 	reserves, err := limiter.Policy(limit.Named("reserves", limit.Global(time.Hour, 1000)))
 	require.NoError(t, err)
 	outer, err := limiter.Policy(limit.Named("outer", limit.Global(time.Hour, 1000)))
 	require.NoError(t, err)
 	inner := limiter.Limit(limit.Named("inner", limit.Global(time.Hour, 1)))
-	handlers = append(handlers, outer.Middleware(inner(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))))
+	handlers = append(handlers, outer.Handler(inner(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))))
 	return func() {
 		for range 20 { // of decisions in memory, the time of one in 16 is measured
 			for _, h := range handlers {

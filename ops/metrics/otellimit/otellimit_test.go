@@ -226,7 +226,7 @@ func TestSpans(t *testing.T) {
 	limiter := limit.New(nil, &limit.Options{Observe: observe})
 	policy, err := limiter.Policy(limit.Named("p", limit.PerIP(time.Hour, 1)))
 	require.NoError(t, err)
-	h := policy.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	h := policy.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for range 2 {
 		ctx, span := tracer.Start(t.Context(), "request")
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil).WithContext(ctx))
@@ -277,7 +277,7 @@ func TestSpanOfLayers(t *testing.T) {
 	limiter := limit.New(nil, &limit.Options{Observe: observe})
 	outer, err := limiter.Policy(limit.Named("outer", limit.Global(time.Hour, 10)))
 	require.NoError(t, err)
-	h := outer.Middleware(limiter.Limit(limit.Named("inner", limit.Global(time.Hour, 1)))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	h := outer.Handler(limiter.Limit(limit.Named("inner", limit.Global(time.Hour, 1)))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	for range 2 {
 		ctx, span := tracer.Start(t.Context(), "request")
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil).WithContext(ctx))

@@ -128,14 +128,14 @@ func TestObserveOutcomes(t *testing.T) {
 	} {
 		policy, err := limiter.Policy(limit.Named(name, limit.MustParse(rules).Rules()...))
 		require.NoError(t, err)
-		h := policy.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		h := policy.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		for range 4 {
 			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 		}
 	}
 	application, err := limiter.Policy(limit.Named("application", limit.Global(time.Hour, 10)))
 	require.NoError(t, err)
-	route := application.Middleware(limiter.Limit(limit.Named("route", limit.Global(time.Hour, 1)))(
+	route := application.Handler(limiter.Limit(limit.Named("route", limit.Global(time.Hour, 1)))(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	for range 4 {
 		route.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
