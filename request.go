@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -35,17 +34,15 @@ type Request struct {
 	// be, or an estimate under rules with Debt. What is never settled stays taken.
 	Settle bool
 
-	// Hold is Settle for work whose process may die: what it took comes back after that time,
-	// 1 s to 24 h, unless this process, which has the hold extended until it settles, still
-	// lives. Rules with Attempts keep their charge. Logs, windows, cells, counters and buckets
-	// can be held; slots of a queue, leases, values and strikes are taken as without Hold.
-	// While the store is unavailable, nothing is held.
+	// Hold is Settle for work whose process may die: unless it lives and has the hold extended,
+	// what was taken comes back after that time, 1 s to 24 h, but for rules with Attempts.
+	// Leases, slots of a queue, values and strikes are taken as without Hold, and while the
+	// store is unavailable everything is.
 	Hold time.Duration
 
-	// ID names a request with Hold that may be repeated, by any process with the same keys: it
-	// is charged once, and settled once. A repeat gets the decision that it can settle too; after
-	// that, for ten minutes, [ErrSettled]. "" means that it is not repeated. Do not take IDs
-	// from clients that you do not trust: a repeat is free.
+	// ID names a request with Hold that any process may repeat, with the same keys: it is charged
+	// once. A repeat gets a decision that it can settle too, or, once that is done, for ten
+	// minutes [ErrSettled]. A client that chooses the ID chooses not to be charged again.
 	ID string
 }
 
@@ -88,8 +85,8 @@ func (p *version) checkHold(r *Request) error {
 		problem = "ID names a request with Hold: write how long it is held, such as time.Minute"
 	case micros < core.MinHold || micros > core.MaxHold:
 		problem = fmt.Sprintf("Hold %v: write 1s to 24h", r.Hold)
-	case len(r.ID) > maxID:
-		problem = fmt.Sprintf("an ID of %d bytes: write up to %d", len(r.ID), maxID)
+	case len(r.ID) > 1024:
+		problem = fmt.Sprintf("an ID of %d bytes: write up to 1024", len(r.ID))
 	case r.UpTo:
 		problem = "UpTo asks for less after a refusal, which is not held: leave out Hold, or UpTo"
 	case p.limiter.engine.Holder == nil:
@@ -100,17 +97,6 @@ func (p *version) checkHold(r *Request) error {
 		return nil
 	}
 	return &rules.Error{Problem: problem}
-}
-
-// maxID is how long a [Request].ID may be.
-const maxID = 1024
-
-// holdID returns the id of a hold: of a request that is not repeated, a random one.
-func holdID(name string) core.HoldID {
-	if name == "" {
-		name = rand.Text()
-	}
-	return core.HoldIDOf(name)
 }
 
 // checkGiven returns what is wrong with what a handler says of an HTTP request.
@@ -193,7 +179,7 @@ func (p *version) fill(run *engine.Run, r *Request) (*terms.Terms, error) {
 		}
 	}
 	if r.Hold > 0 {
-		run.Hold(holdID(r.ID), r.Hold.Microseconds())
+		run.Hold(r.ID, r.Hold.Microseconds())
 	}
 	for i := range run.Charges {
 		cost := max(1, r.Cost)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,9 +11,14 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// Hold has what the run takes held under an id for a time, in µs, which is extended until it is
-// settled. The engine must have a Holder.
-func (r *Run) Hold(id core.HoldID, life int64) { r.held = &core.Hold{ID: id, Life: life} }
+// Hold has what the run takes held under a name for a time, in µs, which is extended until it is
+// settled. A request without a name gets one that no other has. The engine must have a Holder.
+func (r *Run) Hold(name string, life int64) {
+	if name == "" {
+		name = rand.Text()
+	}
+	r.held = &core.Hold{ID: core.HoldIDOf(name), Life: life}
+}
 
 // Holds reports whether something of a request on the plan can be held.
 func (p *Plan) Holds() bool {
