@@ -87,6 +87,10 @@ type Stats struct {
 	// settled, and stays charged.
 	Reserved, Settled int64
 
+	// Ended is how many holds have ended that nobody settled or extended, such as those of
+	// processes that died, and were given back by this process: see Hold of a [limit.Request].
+	Ended int64
+
 	// Forgiven is how many units requests cost beyond what they reserved and what their rules
 	// may owe: see the Debt of a [limit.Rule]. They were charged to nobody.
 	Forgiven int64
@@ -97,7 +101,7 @@ type Stats struct {
 func ReadStats(l *limit.Limiter) Stats {
 	e := engineOf(l)
 	reserved, settled := e.Reservations()
-	return Stats{Waiters: e.Queues.Len(), Condition: core.ConditionOf(e.Store), Reserved: reserved, Settled: settled, Forgiven: e.Forgiven()}
+	return Stats{Waiters: e.Queues.Len(), Condition: core.ConditionOf(e.Store), Reserved: reserved, Settled: settled, Ended: e.Ended(), Forgiven: e.Forgiven()}
 }
 
 // Observe has a function called with each decision from now on, as Observe of

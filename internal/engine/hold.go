@@ -44,7 +44,7 @@ func (r *Run) hold(asks []core.Ask) error {
 		if err != nil {
 			return err
 		}
-		if e.endHolds(r.calling, h.Over) == 0 || asks[0].Decision.Allowed || try == 1 {
+		if r.endHolds(h.Over) == 0 || asks[0].Decision.Allowed || try == 1 {
 			break
 		}
 	}
@@ -59,10 +59,11 @@ func (r *Run) hold(asks []core.Ask) error {
 
 // endHolds gives back what holds took that have ended, and returns how many did. Others end what
 // it cannot.
-func (e *Engine) endHolds(ctx context.Context, over []core.Settlement) (n int) {
+func (r *Run) endHolds(over []core.Settlement) int {
+	e := r.plan.engine
 	ids := make(map[core.HoldID]bool)
 	for some := range slices.Chunk(over, core.MaxCharges) {
-		done, err := e.Holder.Settle(ctx, some)
+		done, err := e.Holder.Settle(r.calling, some)
 		if err != nil {
 			break
 		}
@@ -74,6 +75,7 @@ func (e *Engine) endHolds(ctx context.Context, over []core.Settlement) (n int) {
 		}
 	}
 	e.ended.Add(int64(len(ids)))
+	r.Ended += len(ids)
 	return len(ids)
 }
 

@@ -18,6 +18,7 @@ type Run struct {
 	// What the decision took, once it is made.
 	Waited  time.Duration // until the rules admitted the request, or before it was refused
 	Latency time.Duration // of the last call of the store, if it was measured
+	Ended   int           // holds of others that it has given back
 
 	plan    *Plan
 	asks    []core.Ask    // the first decides the request, the others watch
@@ -51,7 +52,7 @@ func (p *Plan) Begin() *Run {
 		r.asks[0].Charges = r.Charges
 		r.agreed.Terms = p.usual
 	}
-	r.Caller, r.Waited, r.Latency = Caller{Terms: p.usual}, 0, 0
+	r.Caller, r.Waited, r.Latency, r.Ended = Caller{Terms: p.usual}, 0, 0, 0
 	return r
 }
 

@@ -98,10 +98,12 @@ var (
 		"Reservations that were settled or given back.", nil, nil}
 	Forgiven = &Metric{"rate_limiting.forgiven", "rate_limiting_forgiven_total", "{unit}", Counter,
 		"Units that requests cost beyond what their rules may owe.", nil, nil}
+	HoldsEnded = &Metric{"rate_limiting.holds.ended", "rate_limiting_holds_ended_total", "{hold}", Counter,
+		"Holds that ended unsettled, and were given back by this process.", nil, nil}
 )
 
 // OfDecisions and OfLimiters are all metrics, in the order of the documentation.
 var (
 	OfDecisions = []*Metric{Requests, Refusals, Marks, Shadows, Agreement, Errors, GivenBack, Latency, Used, Waits}
-	OfLimiters  = []*Metric{Waiters, Unavailable, Blocked, Outages, Owed, Paid, Reserved, Settled, Forgiven}
+	OfLimiters  = []*Metric{Waiters, Unavailable, Blocked, Outages, Owed, Paid, Reserved, Settled, Forgiven, HoldsEnded}
 )

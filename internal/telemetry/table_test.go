@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var units = map[string]string{"{request}": "requests", "{store}": "stores", "{outage}": "outages", "{unit}": "units", "s": "seconds", "1": "0 to 1"}
+var units = map[string]string{"{request}": "requests", "{store}": "stores", "{outage}": "outages", "{hold}": "holds", "{unit}": "units", "s": "seconds", "1": "0 to 1"}
 
 // row returns the row of a metric in docs/observing.md.
 func row(m *Metric) string {

@@ -206,6 +206,7 @@ func TestWatch(t *testing.T) {
 	require.NoError(t, otellimit.Watch(provider, limiters...))
 	assert.Equal(t, map[string]int64{
 		"rate_limiting.forgiven{}":          0,
+		"rate_limiting.holds.ended{}":       0,
 		"rate_limiting.reservations{}":      6,
 		"rate_limiting.settlements{}":       2,
 		"rate_limiting.store.blocked{}":     0,

@@ -49,7 +49,7 @@ func (m recordingMeter) Float64Histogram(name string, options ...metric.Float64H
 func TestTable(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/observing.md")
 	require.NoError(t, err)
-	units := map[string]string{"requests": "{request}", "stores": "{store}", "outages": "{outage}", "units": "{unit}", "seconds": "s", "0 to 1": "1"}
+	units := map[string]string{"requests": "{request}", "stores": "{store}", "outages": "{outage}", "holds": "{hold}", "units": "{unit}", "seconds": "s", "0 to 1": "1"}
 	documented := make(map[string]string)
 	for _, row := range regexp.MustCompile("(?m)^\\| `rate_limiting_\\w+` \\| `([^`]+)` \\| (\\w+), ([^|]+) \\|").FindAllStringSubmatch(string(page), -1) {
 		documented[row[1]] = row[2] + ", " + units[row[3]]

@@ -324,6 +324,9 @@ func TestWatch(t *testing.T) {
 # HELP rate_limiting_forgiven_total Units that requests cost beyond what their rules may owe.
 # TYPE rate_limiting_forgiven_total counter
 rate_limiting_forgiven_total 0
+# HELP rate_limiting_holds_ended_total Holds that ended unsettled, and were given back by this process.
+# TYPE rate_limiting_holds_ended_total counter
+rate_limiting_holds_ended_total 0
 # HELP rate_limiting_reservations_total Reservations that were admitted.
 # TYPE rate_limiting_reservations_total counter
 rate_limiting_reservations_total 6
