@@ -45,7 +45,7 @@ tidy:
 	scripts/tidy.sh
 
 measure:
-	@cd tools && GOWORK=off go run ./measure $(abspath $(TREE))
+	@scripts/measure.sh $(TREE)
 
 bench:
 	scripts/each.sh go test -run '^$$' -bench . -benchmem ./...

@@ -42,7 +42,8 @@ type Request struct {
 
 	// ID names a request with Hold that any process may repeat, with the same keys: it is charged
 	// once. A repeat gets a decision that it can settle too, or, once that is done, for ten
-	// minutes [ErrSettled]. A client that chooses the ID chooses not to be charged again.
+	// minutes [ErrSettled], unless it was settled at 0. A client that chooses the ID chooses not
+	// to be charged again.
 	ID string
 }
 

@@ -76,6 +76,8 @@ const (
 
 // A Settlement settles what one charge took under a hold, or ends it. The Return is what would
 // give back all of it, as far as the caller knows: with At 0, the store uses what it has kept.
+// A hold that is settled at 0 is forgotten at once, as if it had never been. So such a settlement
+// with another At than that of the hold, which began since, finds nothing.
 type Settlement struct {
 	Return
 	Hold HoldID

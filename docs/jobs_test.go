@@ -2,6 +2,7 @@ package docs_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -72,6 +73,51 @@ func TestJobs(t *testing.T) {
 		}
 		assert.Equal(t, []string{"1.csv 0s", "2.csv 0s", "4.csv 0s", "3.csv 1h0m0s"}, ran)
 	})
+}
+
+// deliver runs a job that the queue may deliver again, such as after its worker has died.
+func (w *worker) deliver(ctx context.Context, j job) error {
+	d, err := w.exports.Take(ctx, limit.Request{
+		Keys: map[string]string{"user": j.customer}, Hold: time.Minute, ID: j.file,
+	})
+	switch {
+	case errors.Is(err, limit.ErrSettled): // it is done
+		return nil
+	case err != nil:
+		return err
+	case !d.Allowed:
+		return w.later(j, time.Minute)
+	}
+	defer d.Release()
+	if err := w.export(ctx, j); err != nil {
+		return errors.Join(err, d.Settle(ctx, 0)) // as if it had not been delivered
+	}
+	return d.Settle(ctx, 1)
+}
+
+// TestDeliveredTwice delivers a job three times, twice at once, and another one whose user has
+// no quota left then.
+func TestDeliveredTwice(t *testing.T) {
+	exports, err := newExports(limit.New(nil, nil))
+	require.NoError(t, err)
+	ran, put := 0, 0
+	w := &worker{exports: exports, later: func(job, time.Duration) error { put++; return nil }}
+	w.export = func(ctx context.Context, j job) error {
+		if ran++; ran == 1 {
+			return w.deliver(ctx, j)
+		}
+		return nil
+	}
+	assert.ErrorIs(t, w.deliver(t.Context(), job{"alice", "1.csv"}), limit.ErrSettled) // the second has settled it
+	require.NoError(t, w.deliver(t.Context(), job{"alice", "1.csv"}))
+	assert.Equal(t, 2, ran)
+	export := w.export
+	w.export = func(context.Context, job) error { return context.Canceled }
+	require.ErrorIs(t, w.deliver(t.Context(), job{"alice", "2.csv"}), context.Canceled)
+	w.export = export
+	require.NoError(t, w.deliver(t.Context(), job{"alice", "2.csv"}))
+	require.NoError(t, w.deliver(t.Context(), job{"alice", "3.csv"}))
+	assert.Equal(t, []int{3, 1}, []int{ran, put})
 }
 
 // crawl fetches pages, at most as fast as the rules of fetches admit.

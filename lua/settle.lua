@@ -66,13 +66,17 @@ for s = 1, K do
   local found, less, debt = 0, 0, 0
   if state and (state == 'L' or stop + 0 > now) then found = state == 'L' and 1 or state == 'E' and 2 or 3 end
   if ends and (found == 2 or found == 1 and stop + 0 > now) then found = 3 end
+  local list = back[2*s + 2] -- see return.lua
+  local known = sub(list, 24, 30) ~= '\0\0\0\0\0\0\0'
+  if (found == 1 or found == 2) and known and cost == 0 and not ends then -- of one that was forgotten, and began anew
+    if seven(match(hold, '^ (%d+)', rest)) ~= sub(list, 24, 30) then found = 0 end
+  end
   if found == 1 or found == 2 then
     if ends then cost = match(hold, '(%d+)$') + 0 end
     if units - cost > 0 then less = units - cost else debt = cost - units end
     after[s] = {cost, ends and sub(hold, rest), got[2]}
   end
-  local list = back[2*s + 2] -- see return.lua
-  if less > 0 and sub(list, 24, 30) == '\0\0\0\0\0\0\0' then
+  if less > 0 and not known then
     local took, left, reset = match(hold, '^ (%d+) (%d+) (%d+)', rest)
     list = sub(list, 1, 23) .. seven(took) .. six(left) .. seven(reset) .. sub(list, 44)
   end
@@ -110,7 +114,10 @@ local text = format('%.0f', stop)
 for s, hold in pairs(after) do
   local hash, id = KEYS[first + 2*s - 1], ARGV[6 + returns + owing + 3*s - 2]
   local line = format(hold[2] and 'E %s %.0f%s' or 'S %s %.0f', text, hold[1], hold[2])
-  if hold[3] + 0 >= stop + 1000*grace then
+  if hold[1] == 0 and not hold[2] then -- it is forgotten
+    call('HDEL', hash, id)
+    call('ZREM', KEYS[first + 2*s], id)
+  elseif hold[3] + 0 >= stop + 1000*grace then
     call('HSET', hash, id, line)
   else
     call('HSET', hash, id, line, 't', format('%.0f', stop + 1000*(memory + grace)))

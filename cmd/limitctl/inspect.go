@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -38,39 +39,39 @@ for wrong arguments.`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := d.withRules(cmd)
-			if err != nil {
-				return err
-			}
-			defer s.end()
-			f, err := s.find(cmd, &d.subject)
-			if err != nil {
-				return err
-			}
-			if d.json {
-				return words.WriteJSON(cmd.OutOrStdout(), f, true)
-			}
-			return f.print(cmd.OutOrStdout(), s)
+			return d.found(cmd, func(s *session, f *finding) error {
+				if d.json {
+					return words.WriteJSON(cmd.OutOrStdout(), f, true)
+				}
+				return f.print(cmd.OutOrStdout(), s)
+			})
 		},
 	}
 	d.flags(cmd, true)
 	return cmd
 }
 
-// withRules opens a deployment for a command about a key.
-func (d *deployment) withRules(cmd *cobra.Command) (*session, error) {
+// found opens a deployment for a command about a key, and has do act on what it finds.
+func (d *deployment) found(cmd *cobra.Command, do func(*session, *finding) error) error {
 	switch named := cmd.Flags().Changed("key"); {
 	case named && d.key == "": // an unset variable of a shell, which would mean the quotas of all requests
-		return nil, usageError{fmt.Errorf("--key is empty: leave it out for the quota of all requests: limitctl %s --policy api --rule global-1m", cmd.Name())}
+		return usageError{fmt.Errorf("--key is empty: leave it out for the quota of all requests: limitctl %s --policy api --rule global-1m", cmd.Name())}
 	case !named && (d.policy == "" || d.rule == ""):
-		return nil, usageError{fmt.Errorf("name a key, or a rule that all requests share: limitctl %[1]s --key 203.0.113.9, or limitctl %[1]s --policy api --rule global-1m", cmd.Name())}
+		return usageError{fmt.Errorf("name a key, or a rule that all requests share: limitctl %[1]s --key 203.0.113.9, or limitctl %[1]s --policy api --rule global-1m", cmd.Name())}
 	}
 	s, err := d.open(cmd, false)
-	if err == nil && s.source == "" {
-		s.end()
-		return nil, usageError{errNoRules}
+	if err != nil {
+		return err
 	}
-	return s, err
+	defer s.end()
+	if s.source == "" {
+		return usageError{errors.New("no rules are known, since no file is pushed: write --file FILE, or --rules \"5/2s per ip\" --on \"POST /update\"")}
+	}
+	f, err := s.find(cmd, &d.subject)
+	if err != nil {
+		return err
+	}
+	return do(s, f)
 }
 
 // A finding is what there is about a key.

@@ -1,12 +1,5 @@
-// Command limitctl shows package limit at work and checks deployments of it.
-// "limitctl demo" serves limited routes of Gin, Echo and net/http, and a page that
-// sends requests to them. "limitctl doctor" checks a Redis and an application, and
-// says what to change. "limitctl check" and "limitctl explain" are about policy files,
-// "limitctl schema" prints their JSON Schema, and "limitctl push" and "limitctl history"
-// change policies through Redis. "limitctl simulate" says what a policy would have done
-// to the requests of access logs. "limitctl top" and "limitctl inspect" look at the quotas
-// in Redis, and "limitctl reset", "limitctl ban" and "limitctl override" change them.
-// "limitctl watch" prints decisions as they happen.
+// Command limitctl shows package limit at work, checks deployments of it, and lets operators
+// look at quotas and policies and change them. "limitctl help" lists its commands.
 //
 // It is not called limit because zsh and csh have a builtin of that name.
 package main

@@ -181,7 +181,7 @@ func TestReset(t *testing.T) {
 	out, _ = exits(t, 0, "inspect", "--key", "alice", s.flags[0], s.flags[1], "--rules", "5/1m per user", "--on", "a")
 	assert.Contains(t, out, "key alice has used nothing of the rules of the command line.\n")
 	code, _, problem = run(t, "reset", "--key", "alice", s.flags[0], s.flags[1])
-	assert.Equal(t, []any{3, errNoRules.Error()}, []any{code, problem})
+	assert.Equal(t, []any{3, `no rules are known, since no file is pushed: write --file FILE, or --rules "5/2s per ip" --on "POST /update"`}, []any{code, problem})
 }
 
 // TestResetOfNothing checks that an empty variable of a shell does not reset the quotas that

@@ -33,16 +33,7 @@ failed, 2 if the change was not confirmed, and 3 for wrong arguments.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		Args:              noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := d.withRules(cmd)
-			if err != nil {
-				return err
-			}
-			defer s.end()
-			f, err := s.find(cmd, &d.subject)
-			if err != nil {
-				return err
-			}
-			return s.reset(cmd, f, yes, d.json)
+			return d.found(cmd, func(s *session, f *finding) error { return s.reset(cmd, f, yes, d.json) })
 		},
 	}
 	d.flags(cmd, true)

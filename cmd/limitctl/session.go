@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -196,9 +195,6 @@ func (d *deployment) pushed(ctx context.Context, c *control.Control) ([]live.Pol
 	}
 	return nil, "", nil
 }
-
-// errNoRules is the error of commands that need rules.
-var errNoRules = errors.New("no rules are known, since no file is pushed: write --file FILE, or --rules \"5/2s per ip\" --on \"POST /update\"")
 
 // bans returns those of the deployment.
 func (s *session) bans(ctx context.Context) *access.Bans {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -17,17 +16,10 @@ const wide = 60 // characters of a key in a table
 // shown returns a text that clients may have chosen, for a terminal: in quotes if it has
 // anything but the characters of addresses and names.
 func shown(s string) string {
-	if s != "" && plain(s, "/._-:@=+,~") {
+	if s != "" && words.Plain(s, "/._-:@=+,~") {
 		return s
 	}
 	return strconv.QuoteToASCII(s)
-}
-
-// plain reports whether a text has nothing but letters, digits and the marks, in ASCII.
-func plain(s, marks string) bool {
-	return !strings.ContainsFunc(s, func(c rune) bool {
-		return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && !strings.ContainsRune(marks, c)
-	})
 }
 
 // shortened is shown for a table.

@@ -99,10 +99,11 @@ func (r *Run) newTaken() *taken {
 // took ranges over what the run took.
 func (r *Run) took(yield func(unit) bool) {
 	for i, c := range r.asks[0].Charges {
-		if r.held != nil && r.held.Found == core.HoldLives {
-			c.Cost = r.held.Units[i] // of the first request
+		u := unit{rule: int(r.rules[i]), Return: r.asks[0].Decision.Return(i, c)}
+		if r.held != nil && r.held.Found == core.HoldLives { // the first request took it, at a time that the store knows
+			u.Cost, u.At = r.held.Units[i], 0
 		}
-		if !c.Quota.Leases() && !yield(unit{rule: int(r.rules[i]), Return: r.asks[0].Decision.Return(i, c)}) {
+		if !c.Quota.Leases() && !yield(u) {
 			return
 		}
 	}

@@ -1,4 +1,4 @@
-// Package histogram counts numbers for quantiles and sums.
+// Package histogram counts numbers for quantiles.
 package histogram
 
 import (
@@ -12,7 +12,10 @@ import (
 type Histogram struct{ bars []bar }
 
 // A bar has the numbers of one bucket.
-type bar struct{ count, sum float64 }
+type bar struct {
+	count int64
+	sum   float64
+}
 
 const fine = 6 // bits that tell numbers apart
 
@@ -26,12 +29,12 @@ func barOf(v int64) int {
 	return shift<<fine + int(v>>shift)
 }
 
-// Add counts a number as often as weight says.
-func (h *Histogram) Add(v int64, weight float64) {
+// Add counts a number.
+func (h *Histogram) Add(v int64) {
 	at := barOf(v)
 	h.grow(at + 1)
-	h.bars[at].count += weight
-	h.bars[at].sum += weight * float64(v)
+	h.bars[at].count++
+	h.bars[at].sum += float64(v)
 }
 
 func (h *Histogram) grow(length int) {
@@ -50,31 +53,23 @@ func (h *Histogram) Merge(other *Histogram) {
 }
 
 // Count returns how many numbers were added.
-func (h *Histogram) Count() (count float64) {
+func (h *Histogram) Count() (count int64) {
 	for _, b := range h.bars {
 		count += b.count
 	}
 	return count
 }
 
-// Above returns the sum of what each number has above a limit.
-func (h *Histogram) Above(limit int64) (sum float64) {
-	for _, b := range h.bars {
-		sum += max(0, b.sum-b.count*float64(limit))
-	}
-	return sum
-}
-
 // Quantile returns a number that a part q of all numbers do not exceed: 1 is for the
 // largest. It is 0 if the histogram is empty.
 func (h *Histogram) Quantile(q float64) (number float64) {
-	wanted, seen := q*h.Count(), 0.0
+	wanted, seen := q*float64(h.Count()), int64(0)
 	for _, b := range h.bars {
 		if b.count == 0 {
 			continue
 		}
-		seen, number = seen+b.count, b.sum/b.count
-		if seen >= wanted {
+		seen, number = seen+b.count, b.sum/float64(b.count)
+		if float64(seen) >= wanted {
 			break
 		}
 	}

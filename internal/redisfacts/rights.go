@@ -3,12 +3,13 @@ package redisfacts
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
+
+// NeededByHolds lists the commands that a store needs in addition to hold what requests take.
+var NeededByHolds = []string{"HGET", "HMGET", "HSET", "HDEL", "ZADD", "ZREM", "ZRANGE", "ZRANGEBYSCORE"}
 
 // Needed lists the commands that a store sends, and those that its scripts run.
 var Needed = []string{"EVALSHA", "EVAL", "INFO", "TIME", "MGET", "EXISTS", "GET", "GETRANGE", "SET", "PSETEX", "SETRANGE", "PEXPIRE", "PTTL", "DEL"}
@@ -26,37 +27,14 @@ type Rights struct {
 	Err      error             // why nothing was tried
 }
 
-// Refused returns the commands that the user may not run, in the order of [Needed] and
-// [NeededByControl].
+// Refused returns the commands that the user may not run, in the order of [Needed].
 func (r Rights) Refused() (refused []string) {
-	for _, command := range slices.Concat(Needed, NeededByControl) {
-		if r.Of[command] != "" && !slices.Contains(refused, command) {
+	for _, command := range Needed {
+		if r.Of[command] != "" {
 			refused = append(refused, command)
 		}
 	}
 	return refused
-}
-
-// Explain returns the refused commands with the reason of each.
-func (r Rights) Explain() (list []string) {
-	for _, command := range r.Refused() {
-		list = append(list, fmt.Sprintf("%s (%s)", command, r.Of[command]))
-	}
-	return list
-}
-
-// try runs a script that tries commands, and returns each command with its error, or "".
-// An error means that nothing was tried.
-func (r *Rights) try(ctx context.Context, client redis.UniversalClient, script string, keys []string, args ...any) ([]string, error) {
-	replies, err := client.Eval(ctx, script, keys, args...).StringSlice()
-	if err != nil && !NoRight(err.Error()) {
-		return nil, err
-	}
-	r.Of = map[string]string{
-		"EVAL":    refusal(err),
-		"EVALSHA": refusal(client.EvalSha(ctx, strings.Repeat("0", 40), keys, args...).Err()),
-	}
-	return replies, nil
 }
 
 // refusal returns an error as a text if it is about the rights of the user, or else "".
@@ -69,36 +47,37 @@ func refusal(err error) string {
 
 // dryRun runs commands that change nothing, since the key does not exist: SET has XX,
 // SETRANGE writes no bytes, and PSETEX has an invalid time, which is an error after
-// those about rights.
-var dryRun = tryEach(`
+// those about rights. It returns the name of each command and its error, or "".
+const dryRun = `
+local out = {}
+for _, command in ipairs({
   {'TIME'}, {'MGET', KEYS[1]}, {'EXISTS', KEYS[1]}, {'GET', KEYS[1]}, {'GETRANGE', KEYS[1], '0', '1'},
   {'SET', KEYS[1], '', 'XX', 'PX', '1'}, {'PSETEX', KEYS[1], '0', ''}, {'SETRANGE', KEYS[1], '0', ''},
   {'PEXPIRE', KEYS[1], '1'}, {'PTTL', KEYS[1]}, {'DEL', KEYS[1]},
-`, "")
-
-// tryEach returns a script that runs commands, and those that more adds to them, and
-// returns the name of each and its error, or "".
-func tryEach(commands, more string) string {
-	return `
-local out = {}
-local commands = {` + commands + `}
-` + more + `for _, command in ipairs(commands) do
+}) do
   local reply = redis.pcall(unpack(command))
   out[#out + 1] = command[1]
   out[#out + 1] = type(reply) == 'table' and reply.err or ''
 end
 return out`
-}
 
 // Ask runs the commands of a decision, except INFO, in a form that changes nothing.
 // Errors that are not about rights are about the state of the server. In a Cluster, the
 // error is MOVED if the slot of the key is on another server.
 func Ask(ctx context.Context, client redis.UniversalClient, key string) (r Rights) {
-	replies, err := r.try(ctx, client, dryRun, []string{key})
-	if isReply(err) && !redis.HasErrorPrefix(err, "MOVED") {
+	keys := []string{key}
+	replies, err := client.Eval(ctx, dryRun, keys).StringSlice()
+	var reply redis.Error
+	switch {
+	case err == nil || NoRight(err.Error()):
+		r.Of = map[string]string{
+			"EVAL":    refusal(err),
+			"EVALSHA": refusal(client.EvalSha(ctx, strings.Repeat("0", 40), keys).Err()),
+		}
+	case errors.As(err, &reply) && !redis.HasErrorPrefix(err, "MOVED"):
 		r.WriteErr = err.Error() // such as READONLY, instead of running the script
-	} else {
-		r.Err = err
+	default:
+		r.Err = err // nothing was tried
 	}
 	for i := 0; i+1 < len(replies); i += 2 {
 		command, problem := replies[i], plain(replies[i+1])
@@ -127,15 +106,26 @@ func plain(problem string) string {
 	return strings.TrimSpace(problem)
 }
 
-func isReply(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply)
-}
-
 // NoRight reports whether an error is about the rights of the user. Commands in
 // scripts have other errors, and Redis 6 has other ones than Redis 7.
 func NoRight(problem string) bool {
 	return strings.Contains(problem, "NOPERM") || strings.Contains(problem, "ACL failure") ||
 		strings.Contains(problem, "can't run this command") || strings.Contains(problem, "can't access at least one of the keys") ||
 		strings.Contains(problem, "can't publish to the channel")
+}
+
+// NeededByControl lists the commands that package control sends, and those that its
+// scripts run.
+var NeededByControl = []string{"EVALSHA", "EVAL", "TIME", "GET", "SET", "HGET", "HSET", "HDEL", "HLEN", "HSTRLEN", "HSCAN",
+	"ZADD", "ZREM", "ZRANGEBYSCORE", "LPUSH", "LTRIM", "LRANGE"}
+
+// GrantControl returns the command that lets a user run all that package control needs.
+func GrantControl(user, prefix string) string {
+	return "redis-cli ACL SETUSER " + user + " '~" + prefix + ":control:*' +" +
+		strings.ToLower(strings.Join(NeededByControl, " +"))
+}
+
+// ControlKey returns a key of package control.
+func ControlKey(prefix, kind, part string) string {
+	return prefix + ":control:{" + prefix + "}:" + kind + ":" + part
 }

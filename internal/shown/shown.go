@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/door"
 )
 
 // MaxInstance is how many bytes an instance's name has at most.
@@ -31,14 +32,7 @@ func Method(r *http.Request) string {
 	if r == nil {
 		return ""
 	}
-	switch r.Method {
-	case "":
-		return http.MethodGet
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
-		http.MethodConnect, http.MethodOptions, http.MethodTrace:
-		return r.Method
-	}
-	return "OTHER"
+	return door.KnownMethod(cmp.Or(r.Method, http.MethodGet))
 }
 
 // Milliseconds rounds up, so that a client that waits so long is not early. It returns -1

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -71,7 +70,7 @@ func NewBans(ctx context.Context, c *control.Control, options *Options) *Bans {
 // An error is about the arguments, or about Redis; then the client may be barred.
 // Ban may be repeated.
 func (b *Bans) Ban(ctx context.Context, entry string, d time.Duration, by, reason string) error {
-	e, err := banOf(entry)
+	e, err := ParseEntry(entry)
 	switch {
 	case err != nil:
 		return err
@@ -97,7 +96,7 @@ type banValue struct {
 // Unban ends the ban of an entry. It returns whether there was one. Bans of other
 // entries stay, such as that of a prefix around an address.
 func (b *Bans) Unban(ctx context.Context, entry, by string) (bool, error) {
-	e, err := banOf(entry)
+	e, err := ParseEntry(entry)
 	if err != nil {
 		return false, err
 	}
@@ -121,15 +120,6 @@ func (b *Bans) History(ctx context.Context) ([]control.Change, error) {
 // [limit.Options].Bar.
 func (b *Bans) Bar(c limit.Client) time.Duration { return b.state.Load().table.remaining(c) }
 
-// banOf reads an entry that can be banned.
-func banOf(text string) (Entry, error) {
-	e, err := ParseEntry(text)
-	if err == nil && e.kind == byHeader {
-		err = errors.New("access: a header cannot be banned, since its secret would be in Redis: put it into a list")
-	}
-	return e, err
-}
-
 // apply puts the bans of a Control in force.
 func (b *Bans) apply(documents map[string]control.Document) {
 	next := &banned{table: newTable(), bans: make([]Ban, 0, len(documents))}
@@ -137,7 +127,7 @@ func (b *Bans) apply(documents map[string]control.Document) {
 	ignored := 0
 	for _, name := range slices.Sorted(maps.Keys(documents)) { // in the same order on all instances
 		d := documents[name]
-		e, err := banOf(name)
+		e, err := ParseEntry(name)
 		if err != nil {
 			ignored++
 			continue

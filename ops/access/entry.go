@@ -3,7 +3,6 @@ package access
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -19,8 +18,7 @@ import (
 type Entry struct {
 	kind   kind
 	prefix netip.Prefix
-	text   string    // the user, the part of a User-Agent in lower case, the name of a header
-	secret string    // of a header
+	text   string    // the user, or the part of a User-Agent in lower case
 	until  time.Time // the zero Time is for good
 }
 
@@ -30,7 +28,6 @@ const (
 	byPrefix kind = iota
 	byUser
 	byAgent
-	byHeader
 )
 
 // ParseEntry reads an entry in the form of a line of a list. The error is a [*ParseError],
@@ -41,21 +38,18 @@ func ParseEntry(text string) (Entry, error) {
 	case wrong != nil:
 		return Entry{}, wrong
 	case !found:
-		return Entry{}, errors.New("access: no entry: write a prefix such as 10.0.0.0/8, an address, user, agent or header")
+		return Entry{}, errors.New("access: no entry: write a prefix such as 10.0.0.0/8, an address, user or agent")
 	}
 	return e, nil
 }
 
-// String returns the entry in the form of a line of a list, which all its spellings
-// share, but without the secret of a header.
+// String returns the entry in the form of a line of a list, which all its spellings share.
 func (e Entry) String() string {
 	switch e.kind {
 	case byUser:
 		return "user " + quoted(e.text)
 	case byAgent:
 		return "agent " + quoted(e.text)
-	case byHeader:
-		return "header " + e.text
 	}
 	if e.prefix.IsSingleIP() {
 		return e.prefix.Addr().String()
@@ -95,12 +89,9 @@ func parseEntry(line string) (e Entry, found bool, _ *ParseError) {
 	if err != nil || len(words) == 0 {
 		return e, false, err
 	}
-	end := word{"", len(line), len(line)}
-	arg := func(i int) word {
-		if i < len(words) {
-			return words[i]
-		}
-		return end
+	arg := word{"", len(line), len(line)} // of user and agent
+	if len(words) > 1 {
+		arg = words[1]
 	}
 	wrong := func(w word, format string, args ...any) (Entry, bool, *ParseError) {
 		return Entry{}, false, errorAt(line, w, fmt.Sprintf(format, args...))
@@ -108,24 +99,15 @@ func parseEntry(line string) (e Entry, found bool, _ *ParseError) {
 	last := 1
 	switch first := words[0]; line[first.at:first.end] {
 	case "user":
-		e = Entry{kind: byUser, text: arg(1).text}
+		e = Entry{kind: byUser, text: arg.text}
 		if e.text == "" {
-			return wrong(arg(1), "a user is missing: write one, such as user alice")
+			return wrong(arg, "a user is missing: write one, such as user alice")
 		}
 	case "agent":
-		e = Entry{kind: byAgent, text: string(lower(make([]byte, 0, maxLine), arg(1).text))}
+		e = Entry{kind: byAgent, text: string(lower(make([]byte, 0, maxLine), arg.text))}
 		if len(e.text) < minAgent {
-			return wrong(arg(1), "an agent of less than %d characters is in the User-Agent of too many clients: write more of it, such as agent \"BadBot\"", minAgent)
+			return wrong(arg, "an agent of less than %d characters is in the User-Agent of too many clients: write more of it, such as agent \"BadBot\"", minAgent)
 		}
-	case "header":
-		e = Entry{kind: byHeader, text: http.CanonicalHeaderKey(arg(1).text), secret: arg(2).text}
-		switch {
-		case !validToken(e.text) || e.text == "Host":
-			return wrong(arg(1), "not the name of a header: write header X-Internal-Token and the secret")
-		case e.secret == "" || len(e.secret) > maxSecret:
-			return wrong(arg(2), "the secret has %d bytes: write 1 to %d, random ones", len(e.secret), maxSecret)
-		}
-		last = 2
 	default:
 		prefix, problem := parsePrefix(first.text)
 		if problem != "" {
@@ -148,7 +130,7 @@ func parsePrefix(text string) (p netip.Prefix, problem string) {
 		case err != nil && strings.ContainsAny(text, ".:") && strings.Contains(text, "/"):
 			return p, "not a prefix: write one such as 10.0.0.0/8 or 2001:db8:1:2::/64"
 		case err != nil:
-			return p, "not an entry: write a prefix such as 10.0.0.0/8, an address, or user, agent or header"
+			return p, "not an entry: write a prefix such as 10.0.0.0/8, an address, or user or agent"
 		case ip.Zone() != "":
 			return p, "an address has no zone here: write " + ip.WithZone("").String()
 		}
@@ -230,16 +212,6 @@ func split(line string) (words []word, _ *ParseError) {
 	}
 }
 
-// validToken reports whether a text can name a header.
-func validToken(s string) bool {
-	for _, c := range []byte(s) {
-		if c <= ' ' || c >= 0x7f || strings.IndexByte("\"(),/:;<=>?@[\\]{}", c) >= 0 {
-			return false
-		}
-	}
-	return s != ""
-}
-
 // A ParseError says where a list, or an entry of [Bans.Ban], is wrong.
 type ParseError struct {
 	Line    int    // from 1; 0 for an entry of Ban
@@ -249,8 +221,7 @@ type ParseError struct {
 	mark *excerpt.Mark // in the line up to the end of the wrong word, or nil
 }
 
-// Error returns the place and the problem, and below them the line with a caret. It
-// shows no secret of a header.
+// Error returns the place and the problem, and below them the line with a caret.
 func (e *ParseError) Error() string {
 	where := fmt.Sprintf("column %d", e.Column)
 	if e.Line > 0 {
@@ -263,17 +234,10 @@ func (e *ParseError) Error() string {
 	return text
 }
 
-// errorAt returns an error about a word of a line. Of a line about a header it shows
-// only the first word, since the others may be a secret, and errors are logged.
+// errorAt returns an error about a word of a line.
 func errorAt(line string, w word, problem string) *ParseError {
-	e := &ParseError{Column: column(line, w.at), Problem: problem}
-	before, found := line[:w.at], excerpt.Start(line[w.at:w.end])
-	if fields := strings.Fields(before); len(fields) > 0 && fields[0] == "header" {
-		before, found = "header ", "…"
-	}
-	mark := excerpt.In(before, found)
-	e.mark = &mark
-	return e
+	mark := excerpt.In(line[:w.at], excerpt.Start(line[w.at:w.end]))
+	return &ParseError{Column: column(line, w.at), Problem: problem, mark: &mark}
 }
 
 func column(line string, at int) int { return utf8.RuneCountInString(line[:at]) + 1 }

@@ -20,15 +20,13 @@
 //	2001:db8:1:2::/64     # an IPv6 client has at least a /64
 //	user alice
 //	agent "BadBot"        # a part of the User-Agent, in upper or lower case
-//	header X-Internal-Token s3cret
 //
 // A text with blanks, quotes or # in it is written in double quotes, with the escapes
 // of Go. # begins a comment at the start of a line and after a blank.
 //
 // A request matches if one entry does. Users are compared byte by byte. Of the
-// User-Agent, the first 1,024 bytes count. Of a header, its first value counts, and is
-// compared in constant time. A client can write any User-Agent, so exempt no client by
-// that.
+// User-Agent, the first 1,024 bytes count. A client can write any User-Agent, so exempt no
+// client by that.
 package access
 
 import (
@@ -52,13 +50,11 @@ import (
 
 // Bounds on a list. The length of a text bounds the number of its prefixes and users.
 const (
-	maxText    = 8 << 20
-	maxLine    = 4096
-	maxAgents  = 1000 // each is searched for in each request
-	maxSecrets = 100
-	maxSecret  = 256
-	minAgent   = 3
-	maxErrors  = 10
+	maxText   = 8 << 20
+	maxLine   = 4096
+	maxAgents = 1000 // each is searched for in each request
+	minAgent  = 3
+	maxErrors = 10
 
 	// No organization has more addresses than a prefix of so many bits.
 	minBits4 = 8
@@ -74,10 +70,7 @@ type Options struct {
 }
 
 func (o *Options) log() *notice.Log {
-	if o == nil {
-		return new(notice.Log)
-	}
-	return &notice.Log{To: o.Log}
+	return &notice.Log{To: cmp.Or(o, new(Options)).Log}
 }
 
 // A List is a set of entries that requests match or not. Make it with [Parse] or
@@ -87,7 +80,7 @@ type List struct {
 	table atomic.Pointer[table]
 }
 
-// NewList returns a list of entries: at most 1,000 agents and 100 headers.
+// NewList returns a list of entries: at most 1,000 agents.
 func NewList(entries []Entry, options *Options) (*List, error) {
 	l, t := &List{log: options.log()}, newTable()
 	for _, e := range entries {

@@ -1,7 +1,6 @@
 package access_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -17,40 +16,31 @@ import (
 
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"10.0.0.0/33":            "line 1, column 1: not a prefix: write one such as 10.0.0.0/8 or 2001:db8:1:2::/64\n\t10.0.0.0/33\n\t^",
-		"\n  badbot":             "line 2, column 3: not an entry: write a prefix such as 10.0.0.0/8, an address, or user, agent or header\n\t  badbot\n\t  ^",
-		"10.0.0.1/8":             "line 1, column 1: the address has bits outside the prefix: write 10.0.0.0/8, or 10.0.0.1 alone\n\t10.0.0.1/8\n\t^",
-		"fe80::1%eth0":           "line 1, column 1: an address has no zone here: write fe80::1\n\tfe80::1%eth0\n\t^",
-		"0.0.0.0/0":              "line 1, column 1: matches every client: write the prefixes of those that you mean\n\t0.0.0.0/0\n\t^",
-		"::/0":                   "line 1, column 1: matches every client: write the prefixes of those that you mean\n\t::/0\n\t^",
-		"::ffff:0:0/96":          "line 1, column 1: matches every client: write the prefixes of those that you mean\n\t::ffff:0:0/96\n\t^",
-		"::ffff:0:0/90":          "line 1, column 1: matches every IPv4 address: write an IPv4 prefix, such as 10.0.0.0/8\n\t::ffff:0:0/90\n\t^",
-		"0.0.0.0/1":              "line 1, column 1: matches too many clients: write the prefixes of those that you mean, each of /8 or longer\n\t0.0.0.0/1\n\t^",
-		"128.0.0.0/1":            "line 1, column 1: matches too many clients: write the prefixes of those that you mean, each of /8 or longer\n\t128.0.0.0/1\n\t^",
-		"10.0.0.0/7":             "line 1, column 1: matches too many clients: write the prefixes of those that you mean, each of /8 or longer\n\t10.0.0.0/7\n\t^",
-		"::ffff:128.0.0.0/97":    "line 1, column 1: matches too many clients: write the prefixes of those that you mean, each of /8 or longer\n\t::ffff:128.0.0.0/97\n\t^",
-		"2000::/3":               "line 1, column 1: matches too many clients: write the prefixes of those that you mean, each of /16 or longer\n\t2000::/3\n\t^",
-		"2a00::/15":              "line 1, column 1: matches too many clients: write the prefixes of those that you mean, each of /16 or longer\n\t2a00::/15\n\t^",
-		"fc00::/6":               "line 1, column 1: matches too many clients: write the prefixes of those that you mean, each of /16 or longer\n\tfc00::/6\n\t^",
-		"10.0.0.0/8 10.0.0.0/9":  "line 1, column 12: more than one entry: write each on a line of its own, a text with blanks in quotes, and # before a comment\n\t10.0.0.0/8 10.0.0.0/9\n\t           ^",
-		"user":                   "line 1, column 5: a user is missing: write one, such as user alice\n\tuser\n\t    ^",
-		"user é b":               "line 1, column 8: more than one entry: write each on a line of its own, a text with blanks in quotes, and # before a comment\n\tuser é b\n\t       ^",
-		`agent "no`:              "line 1, column 7: the quotes are not closed, or an escape is wrong: write \"text\" on one line, with \\\" and \\\\ in it\n\tagent \"no\n\t      ^",
-		`agent "a"`:              "line 1, column 7: an agent of less than 3 characters is in the User-Agent of too many clients: write more of it, such as agent \"BadBot\"\n\tagent \"a\"\n\t      ^",
-		"header X-Token":         "line 1, column 15: the secret has 0 bytes: write 1 to 256, random ones\n\theader …\n\t       ^",
-		"header X-Token: s3cret": "line 1, column 8: not the name of a header: write header X-Internal-Token and the secret\n\theader …\n\t       ^",
-		"header Host example":    "line 1, column 8: not the name of a header: write header X-Internal-Token and the secret\n\theader …\n\t       ^",
-		"header X s3cret more":   "line 1, column 17: more than one entry: write each on a line of its own, a text with blanks in quotes, and # before a comment\n\theader …\n\t       ^",
-		`header X "s3cret`:       "line 1, column 10: the quotes are not closed, or an escape is wrong: write \"text\" on one line, with \\\" and \\\\ in it\n\theader …\n\t       ^",
-		"headers X s3cret":       "line 1, column 1: not an entry: write a prefix such as 10.0.0.0/8, an address, or user, agent or header\n\theaders\n\t^",
-		"user a\x00":             "line 1, column 7: byte 0x00 is not text: write UTF-8 without control characters",
-		"user \xff":              "line 1, column 6: byte 0xff is not text: write UTF-8 without control characters",
+		"10.0.0.0/33":           "line 1, column 1: not a prefix: write one such as 10.0.0.0/8 or 2001:db8:1:2::/64\n\t10.0.0.0/33\n\t^",
+		"\n  badbot":            "line 2, column 3: not an entry: write a prefix such as 10.0.0.0/8, an address, or user or agent\n\t  badbot\n\t  ^",
+		"10.0.0.1/8":            "line 1, column 1: the address has bits outside the prefix: write 10.0.0.0/8, or 10.0.0.1 alone\n\t10.0.0.1/8\n\t^",
+		"fe80::1%eth0":          "line 1, column 1: an address has no zone here: write fe80::1\n\tfe80::1%eth0\n\t^",
+		"0.0.0.0/0":             "line 1, column 1: matches every client: write the prefixes of those that you mean\n\t0.0.0.0/0\n\t^",
+		"::/0":                  "line 1, column 1: matches every client: write the prefixes of those that you mean\n\t::/0\n\t^",
+		"::ffff:0:0/96":         "line 1, column 1: matches every client: write the prefixes of those that you mean\n\t::ffff:0:0/96\n\t^",
+		"::ffff:0:0/90":         "line 1, column 1: matches every IPv4 address: write an IPv4 prefix, such as 10.0.0.0/8\n\t::ffff:0:0/90\n\t^",
+		"0.0.0.0/1":             "line 1, column 1: matches too many clients: write the prefixes of those that you mean, each of /8 or longer\n\t0.0.0.0/1\n\t^",
+		"128.0.0.0/1":           "line 1, column 1: matches too many clients: write the prefixes of those that you mean, each of /8 or longer\n\t128.0.0.0/1\n\t^",
+		"10.0.0.0/7":            "line 1, column 1: matches too many clients: write the prefixes of those that you mean, each of /8 or longer\n\t10.0.0.0/7\n\t^",
+		"::ffff:128.0.0.0/97":   "line 1, column 1: matches too many clients: write the prefixes of those that you mean, each of /8 or longer\n\t::ffff:128.0.0.0/97\n\t^",
+		"2000::/3":              "line 1, column 1: matches too many clients: write the prefixes of those that you mean, each of /16 or longer\n\t2000::/3\n\t^",
+		"2a00::/15":             "line 1, column 1: matches too many clients: write the prefixes of those that you mean, each of /16 or longer\n\t2a00::/15\n\t^",
+		"fc00::/6":              "line 1, column 1: matches too many clients: write the prefixes of those that you mean, each of /16 or longer\n\tfc00::/6\n\t^",
+		"10.0.0.0/8 10.0.0.0/9": "line 1, column 12: more than one entry: write each on a line of its own, a text with blanks in quotes, and # before a comment\n\t10.0.0.0/8 10.0.0.0/9\n\t           ^",
+		"user":                  "line 1, column 5: a user is missing: write one, such as user alice\n\tuser\n\t    ^",
+		"user é b":              "line 1, column 8: more than one entry: write each on a line of its own, a text with blanks in quotes, and # before a comment\n\tuser é b\n\t       ^",
+		`agent "no`:             "line 1, column 7: the quotes are not closed, or an escape is wrong: write \"text\" on one line, with \\\" and \\\\ in it\n\tagent \"no\n\t      ^",
+		`agent "a"`:             "line 1, column 7: an agent of less than 3 characters is in the User-Agent of too many clients: write more of it, such as agent \"BadBot\"\n\tagent \"a\"\n\t      ^",
+		"user a\x00":            "line 1, column 7: byte 0x00 is not text: write UTF-8 without control characters",
+		"user \xff":             "line 1, column 6: byte 0xff is not text: write UTF-8 without control characters",
 	} {
 		_, err := access.Parse(strings.NewReader(text), nil)
 		assert.EqualError(t, err, "access: "+want, text)
-		if strings.Contains(text, "s3cret") {
-			assert.NotContains(t, fmt.Sprint(err), "s3c")
-		}
 	}
 	_, err := access.Parse(io.MultiReader(strings.NewReader("10.0.0.0/8\n"), failing{}), nil)
 	assert.EqualError(t, err, "access: line 2 cannot be read: the disk is on fire")
@@ -75,12 +65,9 @@ func (failing) Read([]byte) (int, error) { return 0, errors.New("the disk is on 
 // TestParseTooMuch reads texts of 100 MB, and checks that what is not a list is not
 // kept in memory.
 func TestParseTooMuch(t *testing.T) {
-	agents, headers := "", ""
+	agents := ""
 	for i := range 1001 {
 		agents += fmt.Sprintf("agent bot%d\n", i)
-	}
-	for i := range 101 {
-		headers += fmt.Sprintf("header X-Token s3cret%d\n", i)
 	}
 	const size = 100 << 20
 	for name, test := range map[string]struct {
@@ -93,8 +80,6 @@ func TestParseTooMuch(t *testing.T) {
 		"comments":  {&endless{text: "# a comment\n"}, 100 << 20, "the list is longer than 8 MiB: shorten it, or join its prefixes to wider ones"},
 		"entries":   {&endless{text: "10.0.0.1\n"}, 100 << 20, "the list is longer than 8 MiB"},
 		"agents":    {strings.NewReader(agents), 1 << 20, "line 1001, column 1: more than 1000 agents: write parts that several have in common\n\tagent\n\t^"},
-		"headers":   {strings.NewReader(headers), 1 << 20, "line 101, column 1: more than 100 headers: remove those that are not in use\n\theader\n\t^"},
-		"a value":   {strings.NewReader("header X " + strings.Repeat("s", 257)), 1 << 20, "the secret has 257 bytes: write 1 to 256"},
 		"long text": {strings.NewReader(strings.Repeat("x", 4096)), 1 << 20, "not an entry"},
 	} {
 		var before, after runtime.MemStats
@@ -122,11 +107,10 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// FuzzParse checks that every text is a list or a short error, and that no error shows
-// a secret.
+// FuzzParse checks that every text is a list or a short error.
 func FuzzParse(f *testing.F) {
 	f.Add(everything)
-	f.Add("header X \"a\\\"b\" c\nuser \"\\x00\"")
+	f.Add("user \"\\x00\"\nagent \"a\\\"b\"")
 	f.Add("::ffff:1.2.3.4/128\n1.2.3.4/8\nagent \xff")
 	f.Fuzz(func(t *testing.T, text string) {
 		l, err := access.Parse(strings.NewReader(text), nil)
@@ -135,11 +119,6 @@ func FuzzParse(f *testing.F) {
 			require.NotContains(t, err.Error(), "\x00")
 			return
 		}
-		l.Bar(client(from("10.0.0.1:80", "X-User", "alice", "User-Agent", "BadBot", "X", "s3cret")))
-		// A secret is in no error about the rest of its line.
-		_, err = access.Parse(strings.NewReader("header X-Token k9v2m7q4 "+strings.ReplaceAll(text, "\n", " ")+" x"), nil)
-		if err != nil {
-			require.False(t, bytes.Contains([]byte(err.Error()), []byte("k9v2m7q4")), err)
-		}
+		l.Bar(client(from("10.0.0.1:80", "X-User", "alice", "User-Agent", "BadBot")))
 	})
 }

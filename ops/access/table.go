@@ -1,8 +1,6 @@
 package access
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -19,20 +17,13 @@ type table struct {
 	prefixes bart.Table[time.Time]
 	users    map[string]time.Time
 	agents   agents
-	secrets  map[string][]secret // by header, canonical
-	headers  int                 // secrets of all headers
 
 	checked atomic.Pointer[limit.Limiter] // the last one that checkProxies has seen
 	warned  atomic.Bool                   // by checkProxies
 }
 
-type secret struct {
-	sum   [sha256.Size]byte
-	until time.Time
-}
-
 func newTable() *table {
-	return &table{users: make(map[string]time.Time), secrets: make(map[string][]secret)}
+	return &table{users: make(map[string]time.Time)}
 }
 
 // add adds an entry, or returns why there cannot be another one of its kind. Of prefixes
@@ -55,12 +46,6 @@ func (t *table) add(e Entry) (problem string) {
 			return fmt.Sprintf("more than %d agents: write parts that several have in common", maxAgents)
 		}
 		t.agents.add(e.text, e.until)
-	case byHeader:
-		if t.headers == maxSecrets {
-			return fmt.Sprintf("more than %d headers: remove those that are not in use", maxSecrets)
-		}
-		t.headers++
-		t.secrets[e.text] = append(t.secrets[e.text], secret{sha256.Sum256([]byte(e.secret)), e.until})
 	}
 	return ""
 }
@@ -100,20 +85,6 @@ func (t *table) remaining(c limit.Client) time.Duration {
 	}
 	if len(t.agents.until) > 0 && longest != limit.Never {
 		t.agents.each(c.Request.UserAgent(), hold)
-	}
-	for name, secrets := range t.secrets {
-		// How long this takes does not depend on how much of a secret is right.
-		value := c.Request.Header[name]
-		if len(value) == 0 || len(value[0]) > maxSecret {
-			continue
-		}
-		var room [maxSecret]byte
-		sum := sha256.Sum256(append(room[:0], value[0]...))
-		for _, s := range secrets {
-			if subtle.ConstantTimeCompare(sum[:], s.sum[:]) == 1 {
-				hold(s.until)
-			}
-		}
 	}
 	return longest
 }

@@ -15,6 +15,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -74,13 +75,8 @@ type Control struct {
 // New returns a Control on a client. A nil options means the zero Options. New panics
 // on a nil client, and on a Prefix with braces.
 func New(client redis.UniversalClient, options *Options) *Control {
-	c := &Control{client: client, poller: redisfacts.Bounded(client, pollTimeout, "control"), prefix: "limit"}
-	if options != nil {
-		c.log.To = options.Log
-		if options.Prefix != "" {
-			c.prefix = options.Prefix
-		}
-	}
+	o := cmp.Or(options, new(Options))
+	c := &Control{client: client, poller: redisfacts.Bounded(client, pollTimeout, "control"), prefix: cmp.Or(o.Prefix, "limit"), log: notice.Log{To: o.Log}}
 	if strings.ContainsAny(c.prefix, "{}") {
 		panic(fmt.Sprintf("control: Prefix %q: write one without braces", c.prefix))
 	}
@@ -113,7 +109,7 @@ type Change struct {
 // Names and by are of 1 to 512 bytes of text, and a kind is of a to z, 0 to 9 and "-".
 // An error that wraps [ErrFull] changed nothing. After another error of Redis, the
 // document may have been written. Put may be repeated. If the user of Redis lacks a
-// right, the error names it and the command that grants it.
+// right, the error has the command that grants all that package control needs.
 //
 // The note, of up to 200 bytes of text, is about this change, and [Control.History]
 // returns it.
@@ -155,7 +151,7 @@ func (c *Control) change(ctx context.Context, kind, what, name, by string, value
 	reply, err := changeScript.Run(ctx, c.client, c.keys(kind), rand.Text(), what, name, by, value, ms,
 		MaxDocuments, MaxBytes, MaxHistory, note).Text()
 	if err != nil {
-		return fmt.Errorf("control: %s %s %q: %w", what, kind, name, c.explain(ctx, err))
+		return fmt.Errorf("control: %s %s %q: %w", what, kind, name, c.explain(err))
 	}
 	switch reply {
 	case "absent":
@@ -175,7 +171,7 @@ func (c *Control) History(ctx context.Context, kind string) ([]Change, error) {
 	}
 	lines, err := c.client.LRange(ctx, c.keys(kind)[2], 0, MaxHistory-1).Result()
 	if err != nil {
-		return nil, fmt.Errorf("control: history of %s: %w", kind, c.explain(ctx, err))
+		return nil, fmt.Errorf("control: history of %s: %w", kind, c.explain(err))
 	}
 	changes := make([]Change, len(lines))
 	for i, line := range lines {
@@ -222,4 +218,20 @@ func validText(what, s string) error {
 		return fmt.Errorf("control: %s %q: write 1 to %d bytes of UTF-8 without control characters", what, s[:min(len(s), 64)], maxName)
 	}
 	return nil
+}
+
+// explain adds to an error about rights the command that grants them.
+func (c *Control) explain(err error) error {
+	if !redisfacts.NoRight(err.Error()) {
+		return err
+	}
+	user := ""
+	switch client := c.client.(type) {
+	case *redis.Client:
+		user = client.Options().Username
+	case *redis.ClusterClient:
+		user = client.Options().Username
+	}
+	user = cmp.Or(user, "default")
+	return fmt.Errorf("%w: let user %q run all that package control needs: %s", err, user, redisfacts.GrantControl(user, c.prefix))
 }

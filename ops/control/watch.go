@@ -89,7 +89,7 @@ func (w *watcher) read(ctx context.Context) {
 			if redisfacts.NoRight(err.Error()) {
 				code = notice.ControlRights
 			}
-			notice.Write(&w.log, code, "control: documents cannot be read from Redis; the last known ones stay in force", 0, "kind", w.kind, "error", w.explain(ctx, err))
+			notice.Write(&w.log, code, "control: documents cannot be read from Redis; the last known ones stay in force", 0, "kind", w.kind, "error", w.explain(err))
 		} else {
 			cmp.Or(w.log.To, slog.Default()).Info("control: documents can be read from Redis again", "code", code, "kind", w.kind)
 		}

@@ -95,10 +95,7 @@ func Publish(limiter *limit.Limiter, client redis.UniversalClient, options *Opti
 		panic("feed: the limiter is nil: make it with limit.New")
 	}
 	client = redisfacts.Bounded(client, callTime, "feed")
-	var o Options
-	if options != nil {
-		o = *options
-	}
+	o := *cmp.Or(options, new(Options))
 	const most = 1000
 	switch {
 	case len(o.Instance) > shown.MaxInstance:

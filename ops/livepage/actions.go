@@ -33,6 +33,9 @@ type action struct {
 	Limit   int64  `json:"limit"`
 	Seconds int64  `json:"seconds"` // 0 means until removed
 	Reason  string `json:"reason"`
+
+	key   string        // that Key or ID names; "" of unban
+	lasts time.Duration // Seconds
 }
 
 // A problem is an error with a status of HTTP.
@@ -91,7 +94,10 @@ func (p *page) change(w http.ResponseWriter, r *http.Request, v viewer, name str
 	// The change is not given up if the operator disconnects: half of it may be done.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actionTimeout)
 	defer cancel()
-	said, err := p.changes()[name](ctx, v, &a)
+	said := ""
+	if err = p.resolve(&a, name); err == nil {
+		said, err = p.changes()[name](ctx, v, &a)
+	}
 	p.states.outdated()
 	if err != nil {
 		p.failed(w, &a, err)
@@ -100,31 +106,35 @@ func (p *page) change(w http.ResponseWriter, r *http.Request, v viewer, name str
 	answer(w, http.StatusOK, map[string]string{"done": said})
 }
 
-// key returns the key that an action is about.
-func (p *page) key(a *action) (string, error) {
-	if a.ID == "" {
-		return a.Key, nil
+// resolve sets the key that an action is about, and how long it lasts.
+func (p *page) resolve(a *action, name string) error {
+	const most = 10 * 366 * 24 * 3600
+	if a.Seconds < 0 || a.Seconds > most {
+		return problemf(http.StatusBadRequest, "seconds %d: send 1 to %d, or 0 for a change that stays until it is removed", a.Seconds, most)
+	}
+	if a.lasts = time.Duration(a.Seconds) * time.Second; a.lasts == 0 {
+		a.lasts = limit.Never
+	}
+	if name == "unban" || a.ID == "" { // an id of unban is that of an entry
+		a.key = a.Key
+		return nil
 	}
 	if a.Key != "" {
-		return "", problemf(http.StatusBadRequest, "both key and id: send one of them")
+		return problemf(http.StatusBadRequest, "both key and id: send one of them")
 	}
-	key, ok := p.keyIDs.find(a.ID)
-	if !ok {
-		return "", problemf(http.StatusNotFound, "id %q is not tracked any more: choose a key of the list", excerpt(a.ID, 40))
+	var ok bool
+	if a.key, ok = p.keyIDs.find(a.ID); !ok {
+		return problemf(http.StatusNotFound, "id %q is not tracked any more: choose a key of the list", excerpt(a.ID, 40))
 	}
-	return key, nil
+	return nil
 }
 
 func (p *page) reset(ctx context.Context, _ viewer, a *action) (string, error) {
-	key, err := p.key(a)
-	if err != nil {
+	if err := operate.Reset(ctx, p.limiter, a.Policy, a.Rule, a.key); err != nil {
 		return "", err
 	}
-	if err := operate.Reset(ctx, p.limiter, a.Policy, a.Rule, key); err != nil {
-		return "", err
-	}
-	p.lift(bannedKey{a.Policy, a.Rule, key})
-	return fmt.Sprintf("Reset %s of %s. Its quota is full.", p.name(a, key), a.Rule), nil
+	p.lift(bannedKey{a.Policy, a.Rule, a.key})
+	return fmt.Sprintf("Reset %s of %s. Its quota is full.", p.name(a), a.Rule), nil
 }
 
 func (p *page) ban(ctx context.Context, v viewer, a *action) (string, error) {
@@ -132,14 +142,10 @@ func (p *page) ban(ctx context.Context, v viewer, a *action) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	d, err := duration(a.Seconds)
-	if err != nil {
+	if err := p.options.Bans.Ban(ctx, entry, a.lasts, by(v), a.Reason); err != nil {
 		return "", err
 	}
-	if err := p.options.Bans.Ban(ctx, entry, d, by(v), a.Reason); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("Banned %s%s.", shown, forTime(d)), nil
+	return fmt.Sprintf("Banned %s%s.", shown, a.forTime()), nil
 }
 
 // entry returns the entry to ban: that of the action, or the one that matches its key.
@@ -147,58 +153,46 @@ func (p *page) entry(a *action) (entry, shown string, err error) {
 	if a.Entry != "" {
 		return a.Entry, a.Entry, nil
 	}
-	key, err := p.key(a)
-	if err != nil {
-		return "", "", err
-	}
-	switch kind := p.kind(a.Policy, a.Rule); {
-	case key == "":
+	switch kind := kindOf(p.rule(a.Policy, a.Rule)); {
+	case a.key == "":
 		return "", "", problemf(http.StatusBadRequest, "no entry: send an address, a prefix, user NAME or agent TEXT")
 	case kind == "ip":
-		return key, p.name(a, key), nil
+		return a.key, p.name(a), nil
 	case kind == "user":
-		return "user " + strconv.Quote(key), "user " + p.name(a, key), nil
+		return "user " + strconv.Quote(a.key), "user " + p.name(a), nil
 	}
 	return "", "", problemf(http.StatusBadRequest, "rule %q of policy %q is neither by ip nor by user: send an entry, such as an address",
 		excerpt(a.Rule, 64), excerpt(a.Policy, 100))
 }
 
-// kind says what the keys of a rule are: "" if there is no such rule.
-func (p *page) kind(policy, rule string) string {
-	if r := p.rule(policy, rule); r.Name != "" {
-		return kindOf(r)
+// find returns the set of a policy that has a rule, and the index of the rule, or -1.
+func (p *page) find(policy, rule string) (set limit.RuleSet, i int) {
+	for name, set := range operate.Policies(p.limiter) {
+		if i := slices.IndexFunc(set.Rules(), func(r limit.Rule) bool { return r.Name == rule }); name == policy && i >= 0 {
+			return set, i
+		}
 	}
-	return ""
+	return set, -1
 }
 
 // rule returns the rule of a name, or the zero Rule.
-func (p *page) rule(policy, rule string) limit.Rule {
-	for name, set := range operate.Policies(p.limiter) {
-		if name != policy {
-			continue
-		}
-		for _, r := range set.Rules() {
-			if r.Name == rule {
-				return r
-			}
-		}
+func (p *page) rule(policy, rule string) (found limit.Rule) {
+	if set, i := p.find(policy, rule); i >= 0 {
+		found = set.Rules()[i]
 	}
-	return limit.Rule{}
+	return found
 }
 
 // origin returns the policy and the rule whose limits those of an action are: of another set,
 // if the policy is With it.
 func (p *page) origin(a *action) (policy, rule string) {
-	for name, set := range operate.Policies(p.limiter) {
-		i := slices.IndexFunc(set.Rules(), func(r limit.Rule) bool { return r.Name == a.Rule })
-		if name != a.Policy || i < 0 {
-			continue
-		}
-		if policy, rule = set.Origin(i); policy != "" {
-			return policy, rule
-		}
+	if set, i := p.find(a.Policy, a.Rule); i >= 0 {
+		policy, rule = set.Origin(i)
 	}
-	return a.Policy, a.Rule
+	if policy == "" {
+		return a.Policy, a.Rule
+	}
+	return policy, rule
 }
 
 func (p *page) unban(ctx context.Context, v viewer, a *action) (string, error) {
@@ -221,53 +215,41 @@ func (p *page) unban(ctx context.Context, v viewer, a *action) (string, error) {
 }
 
 func (p *page) override(ctx context.Context, v viewer, a *action) (string, error) {
-	key, err := p.key(a)
-	if err != nil {
-		return "", err
-	}
-	d, err := duration(a.Seconds)
-	if err != nil {
-		return "", err
-	}
-	if p.kind(a.Policy, a.Rule) == "" {
+	if p.rule(a.Policy, a.Rule).Name == "" {
 		return "", problemf(http.StatusNotFound, "policy %q has no rule %q: send names of the list of policies", excerpt(a.Policy, 100), excerpt(a.Rule, 64))
 	}
-	o := overrides.Override{Key: key, Limit: a.Limit, Reason: a.Reason}
+	o := overrides.Override{Key: a.key, Limit: a.Limit, Reason: a.Reason}
 	o.Policy, o.Rule = p.origin(a)
-	if err := p.options.Overrides.Set(ctx, o, d, by(v)); err != nil {
+	if err := p.options.Overrides.Set(ctx, o, a.lasts, by(v)); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("The limit of %s in %s is %d%s.", p.name(a, key), a.Rule, a.Limit, forTime(d)), nil
+	return fmt.Sprintf("The limit of %s in %s is %d%s.", p.name(a), a.Rule, a.Limit, a.forTime()), nil
 }
 
 func (p *page) unoverride(ctx context.Context, v viewer, a *action) (string, error) {
-	key, err := p.key(a)
-	if err != nil {
-		return "", err
-	}
 	policy, rule := p.origin(a)
-	if err := p.options.Overrides.Remove(ctx, policy, rule, key, by(v)); err != nil {
+	if err := p.options.Overrides.Remove(ctx, policy, rule, a.key, by(v)); err != nil {
 		if errors.Is(err, overrides.ErrNone) {
-			return "", problemf(http.StatusNotFound, "%s has no override in %s: send one of the list of overrides", p.name(a, key), excerpt(a.Rule, 64))
+			return "", problemf(http.StatusNotFound, "%s has no override in %s: send one of the list of overrides", p.name(a), excerpt(a.Rule, 64))
 		}
 		return "", err
 	}
-	return fmt.Sprintf("Removed the override of %s in %s.", p.name(a, key), a.Rule), nil
+	return fmt.Sprintf("Removed the override of %s in %s.", p.name(a), a.Rule), nil
 }
 
 // name returns the key of an action for a sentence. One that a person typed is shown as it
 // was typed: its id would tell whose the ids of the page are.
-func (p *page) name(a *action, key string) string {
-	shown, id := strings.ToValidUTF8(key, "\uFFFD"), ""
+func (p *page) name(a *action) string {
+	shown, id := strings.ToValidUTF8(a.key, "\uFFFD"), ""
 	if !p.options.HideKeys || a.ID != "" {
-		shown, id = p.show(key)
+		shown, id = p.show(a.key)
 	}
 	switch {
 	case shown != "":
 		return excerpt(shown, 100)
 	case id != "":
 		return id
-	case p.kind(a.Policy, a.Rule) != "global":
+	case kindOf(p.rule(a.Policy, a.Rule)) != "global":
 		return "requests without a key"
 	}
 	return "all requests"
@@ -276,22 +258,11 @@ func (p *page) name(a *action, key string) string {
 // by returns the name that bans and overrides are kept with.
 func by(v viewer) string { return cmp.Or(excerpt(strings.TrimSpace(v.who), 200), "unknown") }
 
-func duration(seconds int64) (time.Duration, error) {
-	const most = 10 * 366 * 24 * 3600
-	switch {
-	case seconds == 0:
-		return limit.Never, nil
-	case seconds < 0 || seconds > most:
-		return 0, problemf(http.StatusBadRequest, "seconds %d: send 1 to %d, or 0 for a change that stays until it is removed", seconds, most)
-	}
-	return time.Duration(seconds) * time.Second, nil
-}
-
-func forTime(d time.Duration) string {
-	if d == limit.Never {
+func (a *action) forTime() string {
+	if a.lasts == limit.Never {
 		return " until removed"
 	}
-	return " for " + inWords(d)
+	return " for " + inWords(a.lasts)
 }
 
 func unixMilli(t time.Time) int64 {

@@ -118,7 +118,7 @@ func TestSize(t *testing.T) {
 
 // TestBounds checks that further policies and rules are not listed, and take no memory.
 func TestBounds(t *testing.T) {
-	c := newCollector()
+	c := newCollector(nil)
 	for i := range maxPolicies - 1 {
 		c.policies[fmt.Sprint(i)] = &policy{}
 	}
@@ -166,9 +166,9 @@ func TestMemory(t *testing.T) {
 	// What goroutines of other tests free meanwhile counts too: the least is nearest.
 	empty, keys, counts, many := int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64)
 	for range 3 {
-		measured = newCollector()
+		measured = newCollector(nil)
 		empty = min(empty, freed(func() { measured = nil }))
-		measured = newCollector()
+		measured = newCollector(nil)
 		for i := range list {
 			measured.observe(nil, list[i], nil)
 		}

@@ -108,8 +108,8 @@ type rule struct {
 
 var seed = maphash.MakeSeed()
 
-func newCollector() *collector {
-	return &collector{start: time.Now(), policies: map[string]*policy{},
+func newCollector(limiter *limit.Limiter) *collector {
+	return &collector{limiter: limiter, start: time.Now(), policies: map[string]*policy{},
 		top: topkeys.New(&topkeys.Options{Keys: trackedKeys, Rules: trackedRules})}
 }
 

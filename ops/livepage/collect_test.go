@@ -49,7 +49,7 @@ func BenchmarkObserve(b *testing.B) {
 		for _, allowed := range []bool{true, false} {
 			list := decisions(b, size.policies, size.keys, allowed)
 			b.Run(fmt.Sprintf("policies=%d/keys=%d/allowed=%t", size.policies, size.keys, allowed), func(b *testing.B) {
-				c := newCollector()
+				c := newCollector(nil)
 				for i := range list {
 					c.observe(r, list[i], nil)
 				}

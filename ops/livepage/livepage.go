@@ -10,6 +10,7 @@
 package livepage
 
 import (
+	"cmp"
 	"embed"
 	"log/slog"
 	"net/http"
@@ -84,16 +85,10 @@ func Handler(limiter *limit.Limiter, options *Options) http.Handler {
 	if limiter == nil {
 		panic("livepage: the limiter is nil: write livepage.Handler(limiter, nil)")
 	}
-	p := &page{limiter: limiter, collector: newCollector(), keyIDs: newIDs(), banIDs: newIDs()}
+	p := &page{limiter: limiter, options: *cmp.Or(options, new(Options)), collector: newCollector(limiter), keyIDs: newIDs(), banIDs: newIDs()}
 	p.states.lifted = map[bannedKey]time.Time{}
-	if options != nil {
-		p.options = *options
-	}
-	if p.options.Name == "" {
-		p.options.Name = shown.Instance()
-	}
+	p.options.Name = cmp.Or(p.options.Name, shown.Instance())
 	p.token = newToken(&p.options)
-	p.collector.limiter = limiter
 	operate.Observe(limiter, p.collector.observe)
 	return p
 }

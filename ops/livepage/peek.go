@@ -18,14 +18,13 @@ func (p *page) peek(w http.ResponseWriter, r *http.Request, _ viewer) {
 	}
 	v := r.URL.Query()
 	a := &action{Policy: v.Get("policy"), Rule: v.Get("rule"), Key: v.Get("key"), ID: v.Get("id")}
-	key, err := p.key(a)
-	if err != nil {
+	if err := p.resolve(a, "peek"); err != nil {
 		p.failed(w, a, err)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), actionTimeout)
 	defer cancel()
-	d, err := operate.Peek(ctx, p.limiter, a.Policy, a.Rule, key, v.Get("plan"))
+	d, err := operate.Peek(ctx, p.limiter, a.Policy, a.Rule, a.key, v.Get("plan"))
 	if err != nil {
 		p.failed(w, a, err)
 		return

@@ -1,11 +1,18 @@
 package livepage
 
 import (
+	"cmp"
+	"fmt"
+	"math"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/grammar"
 )
 
 const (
@@ -71,4 +78,111 @@ func (l *refusals) newest() []refusal {
 		list = append(list, l.entries[n%keptRefusals])
 	}
 	return list
+}
+
+// refusalList returns the last refusals in words.
+func (p *page) refusalList(t *totals) []refusalRow {
+	newest := p.collector.refusals.newest()
+	return rows(newest, keptRefusals, refusedBytes, func(r *refusal) refusalRow { return p.refusalRow(t, r) })
+}
+
+func (p *page) refusalRow(t *totals, r *refusal) refusalRow {
+	row := refusalRow{Number: r.number, At: t.start.Add(r.since).UnixMilli(), Policy: r.policy, Outcome: r.outcome, Mode: r.mode,
+		Rules: []refusedKey{}}
+	var words []string
+	for i := range r.rules[:min(r.count, keptRules)] {
+		rule := &r.rules[i]
+		key := refusedKey{Name: rule.Name}
+		key.Key, key.ID = p.show(string(rule.key[:rule.keyLength]))
+		row.Rules = append(row.Rules, key)
+		words = append(words, rule.words(t.rule(r.policy, rule.Name), cmp.Or(key.Key, key.ID)))
+	}
+	if more := r.count - keptRules; more > 0 {
+		words = append(words, fmt.Sprintf("%d more rules refuse it.", more))
+	}
+	switch {
+	case r.mode == core.ModeBarred.String():
+		words = []string{p.bannedClient(r.banned) + " is banned" + until(r.retryAfter) + "."}
+	case r.mode == core.ModeRefused.String():
+		words = append(words, "The store is unavailable, and a rule says to refuse requests meanwhile.")
+	case len(words) == 0:
+		words = []string{"No rule refused it by itself."}
+	}
+	row.Words = strings.Join(words, " ")
+	return row
+}
+
+// bannedClient names the client of a request that a ban refused.
+func (p *page) bannedClient(addr netip.Addr) string {
+	if !addr.IsValid() {
+		return "The client"
+	}
+	return "The client " + cmp.Or(p.show(addr.String()))
+}
+
+// rule returns the rule of a name, if the limiter still has it.
+func (t *totals) rule(policy, name string) (found limit.Rule) {
+	for _, set := range t.sets[policy] {
+		for _, r := range set.Rules() {
+			if r.Name == name {
+				return r
+			}
+		}
+	}
+	return found
+}
+
+// words says why a rule refuses a request. Of a rule that is gone, the declared one is the
+// zero Rule.
+func (r *refusing) words(declared limit.Rule, key string) string {
+	who := ""
+	if key != "" {
+		who = " for " + excerpt(key, 64)
+	}
+	again := ", and has room again in " + inWords(r.RetryAfter) + "."
+	if r.RetryAfter == limit.Never {
+		again = ", and can never have room for the request."
+	}
+	switch declared.Algorithm.(type) {
+	case limit.Concurrency:
+		return fmt.Sprintf("%s allows %d at once%s%s", r.Name, r.Limit, who, again)
+	case limit.Distinct:
+		return fmt.Sprintf("%s allows %d different values in %s%s%s", r.Name, r.Limit, inWords(r.Window), who, again)
+	case limit.Ban:
+		return fmt.Sprintf("%s bans %s%s.", r.Name, cmp.Or(excerpt(key, 64), "all requests"), until(r.RetryAfter))
+	}
+	return fmt.Sprintf("%s allows %d in %s%s%s", r.Name, r.Limit, inWords(r.Window), who, again)
+}
+
+func until(d time.Duration) string {
+	if d == limit.Never {
+		return " for good"
+	}
+	return " for another " + inWords(d)
+}
+
+// inWords returns a duration as rules write it, rounded up: "1m5s", "2d1h".
+func inWords(d time.Duration) string {
+	unit := time.Millisecond
+	switch {
+	case d > 24*time.Hour:
+		unit = time.Hour
+	case d > time.Hour:
+		unit = time.Minute
+	case d > 999*time.Millisecond:
+		unit = time.Second
+	}
+	d = min(d, math.MaxInt64-unit)
+	return grammar.FormatWindow((d + unit - 1) / unit * unit)
+}
+
+// excerpt cuts a text from a client to at most so many bytes.
+func excerpt(text string, most int) string {
+	if len(text) <= most {
+		return strings.ToValidUTF8(text, "\uFFFD")
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return strings.ToValidUTF8(text[:most], "\uFFFD") + "…"
 }

@@ -206,7 +206,7 @@ func TestBansOfRules(t *testing.T) {
 	require.Len(t, list, 1)
 	assert.WithinDuration(t, time.Now().Add(time.Hour), time.UnixMilli(list[0].Until), time.Minute)
 	assert.Equal(t, ban{Policy: "login", Rule: "guesses", Key: "mallory", Until: list[0].Until}, list[0])
-	_, err := p.reset(t.Context(), viewer{}, &action{Policy: "login", Rule: "guesses", Key: "mallory"})
+	_, err := p.reset(t.Context(), viewer{}, &action{Policy: "login", Rule: "guesses", key: "mallory"})
 	require.NoError(t, err)
 	assert.Empty(t, banned(), "lifted")
 	for range 3 {

@@ -91,10 +91,7 @@ const (
 // options means the zero Options. If Redis is unavailable, there are none until it is
 // back, which the Control logs.
 func New(ctx context.Context, c *control.Control, options *Options) *Overrides {
-	o := &Overrides{control: c}
-	if options != nil {
-		o.options = *options
-	}
+	o := &Overrides{options: *cmp.Or(options, new(Options)), control: c}
 	o.known.Store(new(map[name]*Override))
 	if err := c.Watch(ctx, kind, o.apply); err != nil {
 		panic(err) // the kind is valid

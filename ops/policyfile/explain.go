@@ -1,6 +1,7 @@
 package policyfile
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -21,9 +22,7 @@ import (
 // Proxies and OnRefusal. It panics if they are invalid, as [limit.New] does. Nil
 // means the zero Options.
 func (f *File) Explain(r *http.Request, options *limit.Options) string {
-	if options == nil {
-		options = new(limit.Options)
-	}
+	options = cmp.Or(options, new(limit.Options))
 	e := explanation{File: f, options: limit.Options{Caller: options.Caller, Classes: options.Classes, Override: options.Override,
 		Proxies: options.Proxies, OnRefusal: options.OnRefusal, Log: slog.New(slog.DiscardHandler)}}
 	for _, f := range []*func(*http.Request) string{&e.options.Caller.User, &e.options.Caller.Plan, &e.options.Caller.Class} {

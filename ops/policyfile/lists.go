@@ -24,7 +24,7 @@ type entry struct {
 // listName is the form of a name, which no entry has.
 var listName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
 
-var entryWords = []string{"user", "agent", "header"}
+var entryWords = []string{"user", "agent"}
 
 // unlogged is for lists that Policies or Explain check against the proxies themselves.
 var unlogged = &access.Options{Log: slog.New(slog.DiscardHandler)}
@@ -43,7 +43,7 @@ func (d *decoder) lists(n *yaml.Node) lists {
 	all, members := make(lists), d.members(n, "lists")
 	for _, f := range members {
 		if !listName.MatchString(f.name) || slices.Contains(entryWords, f.name) {
-			d.wrong(f.at, "%s cannot name a list: write a letter, and then letters, digits, - and _, and not user, agent or header", quoted(f.name))
+			d.wrong(f.at, "%s cannot name a list: write a letter, and then letters, digits, - and _, and not user or agent", quoted(f.name))
 		}
 		all[f.name] = nil // so that lists before it may name it
 	}
@@ -73,7 +73,7 @@ func (d *decoder) items(n *yaml.Node, what, in string, all lists) (items []item)
 		case errors.As(err, &wrong):
 			d.wrongIn(n, len(string([]rune(text)[:wrong.Column-1])), "%s", wrong.Problem)
 		case err != nil:
-			d.wrong(placeOf(n), "no entry: write an address, a prefix, user and a name, agent, header, or the name of a list")
+			d.wrong(placeOf(n), "no entry: write an address, a prefix, user and a name, agent, or the name of a list")
 		default:
 			items = append(items, item{entry: entry{e, in, n}})
 		}

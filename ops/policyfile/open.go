@@ -75,10 +75,7 @@ var nothingYet = &File{source: newSource("none.yaml", ""), mux: http.NewServeMux
 // error is that of [Read]. An empty path means that there is no file, only what is
 // pushed. Options may be nil.
 func Open(path string, options *Options) (*Policies, error) {
-	var o Options
-	if options != nil {
-		o = *options
-	}
+	o := cmp.Or(options, new(Options))
 	if path == "" && o.Control == nil {
 		return nil, errors.New("policyfile: no file and no Control: write the path of a file")
 	}

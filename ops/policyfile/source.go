@@ -24,8 +24,7 @@ type Error struct {
 	mark excerpt.Mark
 }
 
-// Error returns the place and the problem, and below them the line with a caret. It
-// shows no secret of a header in a list.
+// Error returns the place and the problem, and below them the line with a caret.
 func (e *Error) Error() string {
 	return e.place() + ": " + e.Problem + e.mark.String()
 }
@@ -138,30 +137,12 @@ func (s *source) error(at place, problem string) *Error {
 	line := s.line(at.line)
 	before := line[:s.offset(at)-s.starts[at.line-1]]
 	e := &Error{File: s.name, Line: at.line, Column: utf8.RuneCountInString(before) + 1, Problem: problem}
-	begin := max(0, len(before)-maxMasked)
-	shown := masked(line[begin:min(len(line), len(before)+excerpt.Max+utf8.UTFMax)])
-	e.mark = excerpt.In(shown[:len(before)-begin], shown[len(before)-begin:])
+	e.mark = excerpt.In(before, line[len(before):])
 	return e
 }
 
 // at returns the place of byte i of a text as messages name it.
 func (s *source) at(n *yaml.Node, i int) string { return s.error(s.inside(n, i), "").place() }
-
-// maxMasked is how many bytes before a place an entry with a secret may begin.
-const maxMasked = 2000
-
-// secret matches a line from the secret of a header in a list to its end: the word
-// header begins the text of an entry, and the rules of a policy have a word before it.
-var secret = regexp.MustCompile(`(?i)(?:^|["'\[,:-])[\s\\"']*header[\\"']*\s+\S+\s+(\S.*)$`)
-
-// masked returns a line of the same length without secrets, since errors are logged.
-func masked(line string) string {
-	found := secret.FindStringSubmatchIndex(line)
-	if found == nil {
-		return line
-	}
-	return line[:found[2]] + strings.Repeat("*", len(line)-found[2])
-}
 
 // quoted returns a short text for a message.
 func quoted(s string) string {

@@ -23,6 +23,7 @@
 package topkeys
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -109,10 +110,7 @@ type ruleID struct{ policy, name string }
 // New returns a Counter. Nil options mean the zero Options. New panics if the options are
 // invalid.
 func New(options *Options) *Counter {
-	c := &Counter{now: time.Now}
-	if options != nil {
-		c.options = *options
-	}
+	c := &Counter{options: *cmp.Or(options, new(Options)), now: time.Now}
 	bound := func(name string, value *int, usual int) {
 		const most = 10_000
 		if *value < 0 || *value > most {

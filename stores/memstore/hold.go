@@ -228,6 +228,9 @@ func (s *Store) settle(k *target, of *core.Settlement, now int64) (done core.Set
 	if held == nil {
 		return done
 	}
+	if held.found != core.HoldSettled && of.Used == 0 && !of.Ends && of.At != 0 && of.At != held.taken.At {
+		return done
+	}
 	done.Found = held.found
 	cost, then := of.Used, core.HoldSettled
 	if of.Ends {
@@ -249,6 +252,10 @@ func (s *Store) settle(k *target, of *core.Settlement, now int64) (done core.Set
 	case cost > held.units:
 		done.Taken = s.grow(k, of, cost-held.units, now)
 		done.Forgiven = cost - held.units - done.Taken
+	}
+	if cost == 0 && !of.Ends {
+		delete(h.byID, of.Hold)
+		return done
 	}
 	held.found, held.units = then, cost
 	h.set(of.Hold, held, now+core.HoldMemory)

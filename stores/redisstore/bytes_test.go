@@ -1,8 +1,10 @@
 package redisstore
 
 import (
+	"fmt"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -12,12 +14,13 @@ import (
 	"github.com/routelimit/limit/stores/storetest"
 )
 
-// TestBytes tests how much memory a full log takes on Redis for each unit. The key
-// and the expiry are included.
+// TestBytes tests how much memory a full log takes on Redis for each unit, and logs what a
+// sorted set with a UUID for each takes. The key and the expiry are included.
 func TestBytes(t *testing.T) {
 	client := redistest.Real(t)
 	now := start
 	store := at(client, &now)
+	zset := redis.NewScript(zsetScript)
 	for limit, most := range map[int64]float64{100: 5.5, 1000: 5.5, 10_000: 5} {
 		for range limit {
 			now++
@@ -29,5 +32,14 @@ func TestBytes(t *testing.T) {
 		t.Logf("limit %d: %.2f bytes a unit", limit, float64(size)/float64(limit))
 		assert.LessOrEqual(t, float64(size)/float64(limit), most, limit)
 		require.NoError(t, storetest.Reset(t.Context(), store, "p", "r", "k"))
+
+		for i := range limit {
+			args := []any{now, store.grace, fmt.Sprintf("%036d", i), 1, limit, 3600_000_000}
+			require.NoError(t, zset.Run(t.Context(), client, []string{"zset"}, args...).Err())
+		}
+		set, err := client.MemoryUsage(t.Context(), "zset", 0).Result()
+		require.NoError(t, err)
+		t.Logf("limit %d: %d bytes, and %d as a sorted set", limit, size, set)
+		require.NoError(t, client.Del(t.Context(), "zset").Err())
 	}
 }

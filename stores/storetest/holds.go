@@ -203,6 +203,9 @@ func (s *heldSchedule) settle(charges []core.Charge, id core.HoldID) {
 			if u := s.of(&charges[i], id); u != nil && s.random.IntN(2) == 0 { // the one that took it
 				of.Return = u.taken
 				of.Charge.MaxDebt = charges[i].MaxDebt
+				if of.Used == 0 && s.random.IntN(3) == 0 { // or one before it, which was settled at 0
+					of.At--
+				}
 			}
 			list = append(list, of)
 		}
@@ -231,6 +234,9 @@ func (s *heldSchedule) end(of *core.Settlement) (done core.Settled) {
 	if u == nil {
 		return done
 	}
+	if u.found != core.HoldSettled && of.Used == 0 && !of.Ends && of.At != 0 && of.At != u.taken.At {
+		return done
+	}
 	if done.Found = u.found; u.found == core.HoldSettled {
 		return done
 	}
@@ -253,6 +259,10 @@ func (s *heldSchedule) end(of *core.Settlement) (done core.Settled) {
 		d := core.Decide(s.now, []core.Charge{c}, []core.State{state})
 		done.Taken = c.Cost - d.Forgiven
 		done.Forgiven = cost - u.units - done.Taken
+	}
+	if cost == 0 && !of.Ends {
+		delete(s.holds[nameOfKey(&of.Charge)], of.Hold)
+		return done
 	}
 	u.found, u.units, u.until = then, cost, s.now+core.HoldMemory
 	return done

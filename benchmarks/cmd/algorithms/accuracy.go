@@ -2,6 +2,7 @@ package main
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"github.com/routelimit/limit/core"
 )
@@ -46,4 +47,57 @@ func measure(q core.Quota, schedules []round, n int) (a accuracy) {
 		a.Most = max(a.Most, mostWithin(h.times, window))
 	}
 	return a
+}
+
+// A history is the times of the units that an algorithm admitted, in ascending order. In
+// a queue, they are the times of the slots.
+type history struct {
+	times []int64
+	left  int // of these, how many had left the window at the last time asked for
+}
+
+// fits reports whether one more unit at the given time would leave at most the limit in
+// each half-open window. This is exact for any history. The times passed do not step back
+// by a window or more.
+func (h *history) fits(at int64) bool {
+	for h.left > 0 && h.times[h.left-1] > at-window {
+		h.left-- // the slots of a queue are ahead of its next refusal
+	}
+	for h.left < len(h.times) && h.times[h.left] <= at-window {
+		h.left++
+	}
+	near := h.times[h.left:]
+	end := 0 // of the window that begins at near[i]
+	for i, from := range near {
+		if from > at {
+			break
+		}
+		for end < len(near) && near[end] < from+window {
+			end++
+		}
+		if end-i+1 > limit {
+			return false
+		}
+		if end == len(near) { // the windows that begin later hold less
+			break
+		}
+	}
+	ahead, _ := slices.BinarySearch(near, at)
+	within, _ := slices.BinarySearch(near, at+window)
+	return within-ahead+1 <= limit
+}
+
+func (h *history) add(at int64) { h.times = append(h.times, at) }
+
+// mostWithin returns the largest number of the ascending times in any half-open window of
+// the given length.
+func mostWithin(times []int64, length int64) int {
+	most, first := 0, 0
+	for i, at := range times {
+		for times[first] <= at-length {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	return most
 }

@@ -131,7 +131,7 @@ func (c *caller) run(ctx context.Context, decide decide, l *load, phase *atomic.
 			c.admitted.Add(1)
 		}
 		if l.times && before == measuring && phase.Load() == measuring {
-			c.times.Add(int64(time.Since(began)), 1)
+			c.times.Add(int64(time.Since(began)))
 		}
 	}
 }

@@ -6,7 +6,6 @@
 //	cd benchmarks && go run ./cmd/redis refused       # 90 % of the requests are over the limit
 //	cd benchmarks && go run ./cmd/redis hot           # one rule that all requests share
 //	cd benchmarks && go run ./cmd/redis steady        # a steady load for a long time
-//	cd benchmarks && go run ./cmd/redis bytes         # bytes of a key
 package main
 
 import (
@@ -27,7 +26,6 @@ var contests = map[string]func(contest, context.Context) error{
 	"refused":  contest.refused,
 	"hot":      contest.hot,
 	"steady":   contest.steady,
-	"bytes":    contest.bytes,
 }
 
 func main() {
@@ -39,7 +37,7 @@ func main() {
 	flag.Parse()
 	run := contests[flag.Arg(0)]
 	if run == nil {
-		fmt.Fprintln(os.Stderr, "usage: redis [flags] admitted|refused|hot|steady|bytes")
+		fmt.Fprintln(os.Stderr, "usage: redis [flags] admitted|refused|hot|steady")
 		flag.PrintDefaults()
 		os.Exit(2)
 	}

@@ -15,13 +15,10 @@
 //
 // # What a log cannot tell
 //
-// A log has no requests that clients did not send, and refused clients behave
-// differently from admitted ones. Servers log a request when it ends, while a limiter
-// decides when it begins. A log also does not say how long requests were in flight,
-// so rules of [limit.Concurrency] admit everything here. Rules with a Settle keep what
-// they charge. A log has no plans and no classes: the limit of a rule applies to all
-// requests, and nothing is reserved. Keys by header or cookie need a format with such
-// fields: see [accesslog.Record]. Each such rule is named in [Result].Notes.
+// Servers log a request when it ends, while a limiter decides when it begins. Requests in
+// flight, settlements, plans and classes are in no log: each rule that needs them is named in
+// [Result].Notes. docs/choosing-limits.md has more. Keys by header or cookie need a format
+// with such fields: see [accesslog.Record].
 //
 // # Memory
 //

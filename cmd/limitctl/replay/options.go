@@ -77,10 +77,7 @@ type Options struct {
 }
 
 func (o *Options) withDefaults() Options {
-	var given Options
-	if o != nil {
-		given = *o
-	}
+	given := *cmp.Or(o, new(Options))
 	given.Reorder = cmp.Or(given.Reorder, 100_000)
 	given.MaxKeys = cmp.Or(given.MaxKeys, 1<<20)
 	given.maxClients = cmp.Or(given.maxClients, 1<<18)

@@ -267,7 +267,7 @@ func (r *run) endStay(c *client) {
 		return
 	}
 	stay := time.Duration(c.stayUntil-c.stayFrom) * time.Microsecond
-	r.stays.Add(stay.Microseconds(), 1)
+	r.stays.Add(stay.Microseconds())
 	r.result.Stays.Count++
 	c.Longest = max(c.Longest, stay)
 	r.result.Stays.Max = max(r.result.Stays.Max, stay)

@@ -3,36 +3,8 @@
 //	limiter := limit.New(store, &limit.Options{Observe: promlimit.Observe(prometheus.DefaultRegisterer)})
 //	promlimit.Watch(prometheus.DefaultRegisterer, limiter)
 //
-// Observe counts decisions, with labels that only the program chooses and no client can:
-//
-//   - rate_limiting_requests_total by policy, result and mode. The result is what the
-//     caller met: admitted, marked, degraded, redirected or refused. The mode says how
-//     the decision was made: see [core.Mode].
-//   - rate_limiting_rule_refusals_total by policy and rule: the rules that had no
-//     room.
-//   - rate_limiting_rule_marks_total and rate_limiting_shadow_refusals_total by policy
-//     and rule: requests that a rule marked, and those that a shadow would have refused.
-//   - rate_limiting_agreement_total by policy, rule, replaces and verdict (both_admit,
-//     both_refuse, only_new_refuses, only_old_refuses): what a shadow and the rule that
-//     it may replace said about each request. See operate.Comparisons.
-//   - rate_limiting_errors_total by kind: undecided (answered with 503), unsettled
-//     and lease_lost.
-//   - rate_limiting_given_back_total by policy: admitted requests that gave back what
-//     they took, since a rule set behind theirs refused them.
-//   - rate_limiting_decision_duration_seconds by mode, a histogram: the time that the
-//     store took for each decision.
-//   - rate_limiting_rule_used_ratio by policy and rule, a histogram: the part of the
-//     rule's capacity that the key of the request had used after the decision, from 0 to
-//     1. It shows who is near a limit before any request is refused.
-//   - rate_limiting_wait_duration_seconds by policy and result, a histogram: how long
-//     requests waited for room, of those that waited.
-//
-// Watch exports what operate.ReadStats returns. rate_limiting_store_unavailable is 1 while
-// requests are decided without the store, and rate_limiting_store_owed is above 0 until the
-// store is charged for what was admitted meanwhile, about a second after it answers.
-//
-// Requests of clients that the program exempts or bars have the modes exempt and
-// barred, and no rule. Rules with OnStoreError Refuse have the mode refused instead.
+// docs/observing.md lists the metrics of both functions, and what their labels mean. No client
+// chooses a label.
 //
 // The metrics are of what [limit.Options].Observe observes: each HTTP request that
 // a handler, middleware or adapter decides, and [limit.Policy.Take] and
@@ -43,6 +15,7 @@ package promlimit
 import (
 	"errors"
 	"net/http"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -135,4 +108,37 @@ func register[C prometheus.Collector](registerer prometheus.Registerer, c C) C {
 		panic(err)
 	}
 	return c
+}
+
+// Ratios are the histograms of a metric with two labels. A [prometheus.HistogramVec]
+// takes longer for each value.
+type ratios struct {
+	metric *telemetry.Metric
+	desc   *prometheus.Desc
+	mu     sync.Mutex
+	of     map[[2]string]*telemetry.Buckets // by the values of the labels
+}
+
+func newRatios(m *telemetry.Metric) *ratios {
+	return &ratios{metric: m, desc: prometheus.NewDesc(m.Prom, m.Help, m.Labels, nil), of: make(map[[2]string]*telemetry.Buckets)}
+}
+
+func (r *ratios) with(values [2]string) *telemetry.Buckets {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of[values] == nil {
+		r.of[values] = telemetry.NewBuckets(r.metric)
+	}
+	return r.of[values]
+}
+
+func (r *ratios) Describe(to chan<- *prometheus.Desc) { to <- r.desc }
+
+func (r *ratios) Collect(to chan<- prometheus.Metric) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for values, buckets := range r.of {
+		count, sum, upTo := buckets.Snapshot()
+		to <- prometheus.MustNewConstHistogram(r.desc, count, sum, upTo, values[:]...)
+	}
 }

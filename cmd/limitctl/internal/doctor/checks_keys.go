@@ -49,7 +49,7 @@ func (f *RedisFacts) keyCheck(bad func(Key) bool, verdict Verdict, good, fix str
 
 // plainName reports whether a shell takes a name literally, and the library may have made it.
 func plainName(name string) bool {
-	return len(name) < 1000 && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789{}%/._~:@=+,-") == ""
+	return len(name) < 1000 && words.Plain(name, "{}%/._~:@=+,-")
 }
 
 func (f *RedisFacts) unlink(name string) string {

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -38,7 +39,10 @@ func permissions(f *RedisFacts, n *Node) result {
 	if n.Rights.Err != nil {
 		return skipped("EVAL: %v", n.Rights.Err)
 	}
-	refused := n.Rights.Explain()
+	refused := n.Rights.Refused()
+	for i, command := range refused {
+		refused[i] = fmt.Sprintf("%s (%s)", command, n.Rights.Of[command])
+	}
 	untried := slices.DeleteFunc(slices.Clone(redisfacts.Needed), func(command string) bool {
 		_, tried := n.Rights.Of[command]
 		return tried

@@ -138,7 +138,7 @@ func TestNeeded(t *testing.T) {
 			}
 		}
 	}
-	assert.ElementsMatch(t, want, redisfacts.Needed)
+	assert.ElementsMatch(t, want, slices.Concat(redisfacts.Needed, redisfacts.NeededByHolds))
 }
 
 // TestNeededByControl holds the list of commands to the scripts of package control.

@@ -60,6 +60,11 @@ func Quote(s string) string {
 	return fmt.Sprintf("%s… (%d bytes)", strconv.QuoteToASCII(s[:most]), len(s))
 }
 
+// Plain reports whether a text has nothing but letters and digits of ASCII, and the marks.
+func Plain(s, marks string) bool {
+	return strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"+marks) == ""
+}
+
 // Number writes 1234567 as 1,234,567.
 func Number(n int64) string {
 	digits := strconv.FormatInt(n, 10)

@@ -44,10 +44,7 @@ type file struct {
 // that cannot be read or whose format is unknown is reported by [Log.Files], unless no
 // file can be read: then that is an error, as is a pattern without a file.
 func Open(patterns []string, options *Options) (*Log, error) {
-	l := &Log{}
-	if options != nil {
-		l.options = *options
-	}
+	l := &Log{options: *cmp.Or(options, new(Options))}
 	paths, err := expand(patterns)
 	if err != nil {
 		return nil, err

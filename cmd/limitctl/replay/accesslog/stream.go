@@ -90,10 +90,8 @@ type Stream struct {
 
 // NewStream returns the records of r, which may be compressed with gzip or zstd.
 func NewStream(r io.Reader, options *Options) *Stream {
-	s := &Stream{batches: make(chan *batch, runtime.GOMAXPROCS(0)), quit: make(chan struct{})}
-	if options != nil {
-		s.format = options.Format
-	}
+	options = cmp.Or(options, new(Options))
+	s := &Stream{format: options.Format, batches: make(chan *batch, runtime.GOMAXPROCS(0)), quit: make(chan struct{})}
 	go s.split(r)
 	return s
 }
