@@ -82,23 +82,33 @@ function log.prepare(rule, params)
   if rule.limit > 128 then rule.upto = rule.short and '527' or '783' end
 end
 
+-- Another version may have long rings, which MGET would copy: so of the first key no more is
+-- read than a string has. The rest is read in parts, each four times as long as the one
+-- before, and key by key once there was a ring.
 function log.load(rule, now)
-  local head, limit, window, before, width, modulus, got = rule.head, rule.limit, rule.window, rule.first - 1, 4, 4294967296, nil
-  local first = #head + 1
-  if not rule.short then width, modulus = 6, 281474976710656 end
-  if before + 1 < rule.last then
-    got = values_of(rule)
-  else -- at most what a string has, since another version may have a long ring
-    local value = redis.pcall('GETRANGE', keys[rule.last], '0', width == 4 and '527' or '783')
-    if #value == 0 then -- nothing, or the table of an error
-      if value ~= '' then problem[rule.last] = WRONG_TYPE end
-      value = false
+  local head, limit, window, width, modulus, upto = rule.head, rule.limit, rule.window, 4, 4294967296, '527'
+  local first, from, part, got = #head + 1, rule.first, 1, nil
+  if not rule.short then width, modulus, upto = 6, 281474976710656, '783' end
+  while from <= rule.last do
+    local to = from + part - 1
+    if to > rule.last then to = rule.last end
+    if part > 1 then
+      got = values_of({first = from, last = to})
+    else
+      local value = redis.pcall('GETRANGE', keys[from], '0', upto)
+      if #value == 0 then -- nothing, or the table of an error
+        if value ~= '' then problem[from] = WRONG_TYPE end
+        value = false
+      end
+      got = {value}
     end
-    got = {value}
-  end
-  for q = 1, rule.last - before do
-    local k, value = before + q, got[q]
-    load_value(rule, now, k, value, head, limit, window, first, width, modulus) -- @inline
+    part = part * 4
+    for q = 1, to - from + 1 do
+      local k, value = from + q - 1, got[q]
+      load_value(rule, now, k, value, head, limit, window, first, width, modulus) -- @inline
+      if mixed and mixed[k] and mixed[k].size then part = 1 end
+    end
+    from = to + 1
   end
 end
 
