@@ -191,6 +191,23 @@ function log.charge(rule, value, now, n, at)
   return {room = room[1], more = more[1], reset = reset[1]}, life and value, life
 end
 
+-- Charge of a string that only this version wrote: see add_units in tellers.lua.
+function log.add_units(rule, value, now, n, stamp)
+  local head, width, limit, first = rule.head, rule.short and 4 or 6, rule.limit, #rule.head + 1
+  local size, newest = #value - 6 - first + width, newest_of(value, width)
+  if size < width or size % width ~= 0 or sub(value, 1, first - 1) ~= head or newest > now or n > limit then return nil end
+  local units, at = size/width + n, now - rule.window
+  if newest <= at then
+    units, first = n, #value
+  elseif oldest_of(sub(value, first, first + width - 1), width, newest) <= at then
+    local gone = count_until(sub(value, first, width - 8), width, newest, at)
+    units, first = units - gone, first + gone*width
+  end
+  if units > limit then units, first = limit, first + (units - limit)*width end
+  if units > STRING_MOST then return nil end
+  return head .. sub(value, first, width - 8) .. rep(sub(stamp, 8 - width), n) .. sub(stamp, 1, 7 - width), rule.window
+end
+
 -- @return
 -- @rare
 -- give_back of a value in any form
