@@ -199,9 +199,14 @@ function log.add_units(rule, value, now, n, stamp)
   local units, at = size/width + n, now - rule.window
   if newest <= at then
     units, first = n, #value
-  elseif oldest_of(sub(value, first, first + width - 1), width, newest) <= at then
-    local gone = count_until(sub(value, first, width - 8), width, newest, at)
-    units, first = units - gone, first + gone*width
+  else
+    local modulus, read, span, from = 4294967296, u32, newest - at, first
+    if width == 6 then modulus, read = 281474976710656, u48 end
+    while (newest - read(value, first)) % modulus >= span do
+      first = first + width
+      if first == from + 8*width then first = first + count_until(sub(value, first, width - 8), width, newest, at)*width end
+    end
+    units = units - (first - from)/width
   end
   if units > limit then units, first = limit, first + (units - limit)*width end
   if units > STRING_MOST then return nil end
