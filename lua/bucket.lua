@@ -147,6 +147,21 @@ function bucket.owe(s, n, at, _, most)
   return true
 end
 
+-- Owe of units of others: see add_units in tellers.lua.
+function bucket.add_units(rule, value, now, n, stamp)
+  if #value ~= 26 or byte(value, 1) ~= 104 or rule.missing > 0 then return nil end
+  local most, missing, part, last = rule.burst, u48(value, 2), u48(value, 8), u56(value, 14)
+  if u48(value, 21) ~= rule.window or part >= rule.window or last > now then return nil end
+  local came, rest = muldiv(now - last, rule.limit, rule.window)
+  part = part + rest
+  if part >= rule.window then came, part = came + 1, part - rule.window end
+  if missing > came then missing = missing - came else missing, part = 0, 0 end
+  if missing > most then most = missing end
+  missing = missing + n
+  if missing > most then missing, part = most, 0 end
+  return 'h' .. be48(missing) .. be48(part) .. stamp .. sub(value, 21), math.min(regain(rule, missing, part), 316224000000000)
+end
+
 -- @return
 -- @needs bucketreturn.lua
 bucket.returned = true

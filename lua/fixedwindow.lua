@@ -279,6 +279,29 @@ function fixed_window.owe(s, n, at)
   return owe_grids(kind, s, n, at)
 end
 
+-- Owe of the only grid, of which the next window counts what is above the limit: see
+-- add_units in tellers.lua.
+function fixed_window.add_units(rule, value, now, n, stamp)
+  local kind, limit, form, others = rule.kind, rule.limit, rule.form, #value == 56
+  local came, was, extra, at = '\0\0\0\0\0\0\0', 0, 0, 1
+  if others then came, was, extra, at = sub(value, 2, 8), u48(value, 16), u48(value, 22), 30 end
+  if kind > ALIGNED or others and sub(value, 28, 29) ~= '\0\27' or not others and #value ~= 27 or sub(value, at, at + 6) ~= form then return nil end
+  local from, to = period(rule, now)
+  local ends, used, last = u56(value, at + 7), u48(value, at + 14), u56(value, at + 20)
+  if kind == OWN and ends > to or kind == ALIGNED and last >= to or used + n > 281474976710655 then return nil end
+  if kind == OWN and now < ends then
+    to = ends
+  elseif kind == OWN or last < from then -- what the window that has passed leaves above its limit
+    extra = now < ends + rule.window and was > 0 and math.min(math.max(0, extra + used - was), was) or 0
+    used = 0
+  end
+  used = used + n
+  local above = used + extra - limit
+  value = form .. be56(to) .. be48(used) .. stamp
+  if extra == 0 and above <= 0 then return value, to - now end
+  return 'x' .. came .. stamp .. be48(limit) .. be48(extra) .. '\0\27' .. value, math.max(to - now + (above > 0 and rule.window or 0), IDLE_GRID + 2*rule.window)
+end
+
 -- @return
 function fixed_window.give_back(value, r, now)
   if #value ~= 27 or sub(value, 1, 7) ~= r.form then

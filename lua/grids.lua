@@ -142,7 +142,7 @@ local function by_own_grid(as)
         at = at + other.size
       end
     end
-    if place and other and at == #value + 1 then
+    if place and (other or as.resume) and at == #value + 1 then -- only what is carried needs a list of one
       local s = rule.as.decode(value, rule, now, place)
       if s then
         s.kind, s.list, s.place, s.mine = as, value, place, true
@@ -156,6 +156,7 @@ local function by_own_grid(as)
   function as.encode(s, value, life, stamp)
     if not s.taken or s.owed then return nil end
     local rule, whole, now, at, out = s.rule, s.list, s.now, 2, 'x'
+    if #whole == rule.size + 1 and s.extra == 0 then return value, life end
     stamp = stamp or be56(now)
     rule.bytes = rule.bytes or be48(rule.limit) .. '\0\0\0\0\0\0' .. sub(rule.own, 1, 2)
     while at < #whole do

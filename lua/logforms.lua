@@ -173,22 +173,26 @@ local function expire(s, at)
 end
 
 -- @rare
--- how many units of s are later than `at`. It reads first where they begin if the units
--- came evenly.
+-- how many units of s are later than `at`. It first reads about where they begin if the
+-- units came evenly.
 local function later_than(s, at)
-  local live, low, high, step = s.live, 0, s.live - 1, 47
+  local live, low, high, step, width = s.live, 0, s.live - 1, 1024, s.width
   if live == 0 or s.newest <= at then return 0 elseif s.oldest > at then return live end
-  local guess = ceil(high*(at - s.oldest)/(s.newest - s.oldest)) - 24
-  if guess > 0 and guess < high then
-    if time_at(s, guess) <= at then
-      low = guess
-      while low + step < high and time_at(s, low + step) <= at do low, step = low + step, step*2 end
-      if low + step < high then high = low + step end
-    else
-      high = guess
-      while high - step > low and time_at(s, high - step) > at do high, step = high - step, step*2 end
-      if high - step > low then low = high - step end
-    end
+  local from = ceil(high*(at - s.oldest)/(s.newest - s.oldest)) - 512
+  if from < 0 then from = 0 end
+  local slot = (s.cursor - live + from) % s.size
+  local n = math.min(1024, live - from, s.size - slot)
+  s.from, s.slots = from, call('GETRANGE', s.key, 30 + slot*width, 29 + (slot + n)*width)
+  local first = #s.slots == n*width and count_until(s.slots, width, s.newest, at)
+  if first and first > 0 and first < n then return live - from - first end
+  if first == n then
+    low = from + n - 1
+    while low + step < high and time_at(s, low + step) <= at do low, step = low + step, step*2 end
+    if low + step < high then high = low + step end
+  elseif first then
+    high = from
+    while high - step > low and time_at(s, high - step) > at do high, step = high - step, step*2 end
+    if high - step > low then low = high - step end
   end
   while high - low > 1 do
     local middle = (low + high - (low + high) % 2) / 2

@@ -207,6 +207,23 @@ function queue.owe(s, n, at, _, most)
   return true
 end
 
+-- Owe of units of others: see add_units in tellers.lua.
+function queue.add_units(rule, value, now, n, stamp)
+  if #value ~= 27 or byte(value, 1) ~= 110 or u48(value, 15) ~= rule.limit or u56(value, 21) > now then return nil end
+  local stop, part, most = u56(value, 2), u48(value, 9), rule.capacity
+  if part >= rule.limit then return nil end
+  if stop < now then stop, part = now, 0 end
+  local longest, rest = muldiv(most, rule.window, rule.limit)
+  local ahead = stop - now
+  if ahead > longest or ahead == longest and part > rest then longest, rest = ahead, part end
+  local whole, more = muldiv(n < most and n or most, rule.window, rule.limit)
+  more = more + part
+  part = more % rule.limit
+  ahead = ahead + whole + (more - part)/rule.limit
+  if ahead > longest or ahead == longest and part > rest then ahead, part = longest, rest end
+  return 'n' .. be56(now + ahead) .. be48(part) .. sub(value, 15, 20) .. stamp, ahead + 1
+end
+
 -- @return
 -- Gives back units whose turn has not come: see core/queue.go.
 

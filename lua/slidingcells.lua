@@ -201,6 +201,24 @@ function cells.owe(s, n, at)
   return owe_grids(s.rule.grids.all(), s, n, at)
 end
 
+-- Owe of the only grid: see add_units in tellers.lua.
+function cells.add_units(rule, value, now, n, stamp)
+  local keep, length = rule.cells + 1, ceildiv(rule.window, rule.cells)
+  if #value ~= 15 + 6*keep or byte(value, 1) ~= 118 or u56(value, 9) ~= length or n > 1099511627775 then return nil end
+  for i = 16, #value, 6 do
+    if byte(value, i) > 0 then return nil end -- the sum might be too large
+  end
+  local cell, counts = floordiv(now, length), nil
+  local later = cell - floordiv(u56(value, 2), length)
+  if later < 0 then return nil elseif later > keep then later = keep end
+  if later == 0 then
+    counts = be48(u48(value, 16) + n) .. sub(value, 22)
+  else
+    counts = be48(n) .. rep('\0', 6*later - 6) .. sub(value, 16, 15 + 6*(keep - later))
+  end
+  return 'v' .. stamp .. sub(value, 9, 15) .. counts, (cell + keep)*length - now
+end
+
 -- @return
 local NO_UNITS = '\0\0\0\0\0\0'
 

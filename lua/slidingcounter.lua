@@ -175,6 +175,17 @@ function counter.owe(s, n, at)
   return owe_grids(s.rule.grids.all(), s, n, at)
 end
 
+-- Owe of the only grid: see add_units in tellers.lua.
+function counter.add_units(rule, value, now, n, stamp)
+  local window = rule.window
+  if #value ~= 26 or byte(value, 1) ~= 119 or u48(value, 21) ~= window then return nil end
+  local current, previous = u48(value, 9), u48(value, 15)
+  local later = floordiv(now, window) - floordiv(u56(value, 2), window)
+  if later < 0 or current + previous + n >= 281474976710656 then return nil end
+  if later == 1 then current, previous = 0, current elseif later > 1 then current, previous = 0, 0 end
+  return 'w' .. stamp .. be48(current + n) .. be48(previous) .. sub(value, 21), 2*window - now % window
+end
+
 -- @return
 function counter.give_back(value, r, now)
   local window, current, previous = r.window, 0, 0

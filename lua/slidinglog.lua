@@ -82,23 +82,33 @@ function log.prepare(rule, params)
   if rule.limit > 128 then rule.upto = rule.short and '527' or '783' end
 end
 
+-- Another version may have long rings, which MGET would copy: so of the first key no more is
+-- read than a string has. The rest is read in parts, each four times as long as the one
+-- before, and key by key once there was a ring.
 function log.load(rule, now)
-  local head, limit, window, before, width, modulus, got = rule.head, rule.limit, rule.window, rule.first - 1, 4, 4294967296, nil
-  local first = #head + 1
-  if not rule.short then width, modulus = 6, 281474976710656 end
-  if before + 1 < rule.last then
-    got = values_of(rule)
-  else -- at most what a string has, since another version may have a long ring
-    local value = redis.pcall('GETRANGE', keys[rule.last], '0', width == 4 and '527' or '783')
-    if #value == 0 then -- nothing, or the table of an error
-      if value ~= '' then problem[rule.last] = WRONG_TYPE end
-      value = false
+  local head, limit, window, width, modulus, upto = rule.head, rule.limit, rule.window, 4, 4294967296, '527'
+  local first, from, part, got = #head + 1, rule.first, 1, nil
+  if not rule.short then width, modulus, upto = 6, 281474976710656, '783' end
+  while from <= rule.last do
+    local to = from + part - 1
+    if to > rule.last then to = rule.last end
+    if part > 1 then
+      got = values_of({first = from, last = to})
+    else
+      local value = redis.pcall('GETRANGE', keys[from], '0', upto)
+      if #value == 0 then -- nothing, or the table of an error
+        if value ~= '' then problem[from] = WRONG_TYPE end
+        value = false
+      end
+      got = {value}
     end
-    got = {value}
-  end
-  for q = 1, rule.last - before do
-    local k, value = before + q, got[q]
-    load_value(rule, now, k, value, head, limit, window, first, width, modulus) -- @inline
+    part = part * 4
+    for q = 1, to - from + 1 do
+      local k, value = from + q - 1, got[q]
+      load_value(rule, now, k, value, head, limit, window, first, width, modulus) -- @inline
+      if mixed and mixed[k] and mixed[k].size then part = 1 end
+    end
+    from = to + 1
   end
 end
 
@@ -184,6 +194,28 @@ function log.charge(rule, value, now, n, at)
   end
   show_log(rule, now, 1, s)
   return {room = room[1], more = more[1], reset = reset[1]}, life and value, life
+end
+
+-- Charge of a string that only this version wrote: see add_units in tellers.lua.
+function log.add_units(rule, value, now, n, stamp)
+  local head, width, limit, first = rule.head, rule.short and 4 or 6, rule.limit, #rule.head + 1
+  local size, newest = #value - 6 - first + width, newest_of(value, width)
+  if size < width or size % width ~= 0 or sub(value, 1, first - 1) ~= head or newest > now or n > limit then return nil end
+  local units, at = size/width + n, now - rule.window
+  if newest <= at then
+    units, first = n, #value
+  else
+    local modulus, read, span, from = 4294967296, u32, newest - at, first
+    if width == 6 then modulus, read = 281474976710656, u48 end
+    while (newest - read(value, first)) % modulus >= span do
+      first = first + width
+      if first == from + 8*width then first = first + count_until(sub(value, first, width - 8), width, newest, at)*width end
+    end
+    units = units - (first - from)/width
+  end
+  if units > limit then units, first = limit, first + (units - limit)*width end
+  if units > STRING_MOST then return nil end
+  return head .. sub(value, first, width - 8) .. rep(sub(stamp, 8 - width), n) .. sub(stamp, 1, 7 - width), rule.window
 end
 
 -- @return

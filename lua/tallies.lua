@@ -23,8 +23,8 @@ local IDLE_TALLY = 3600000000
 algorithms[4] = algorithms[4] or algorithms[5]
 local lacking = {} -- by key, 10 more than an algorithm of units that the script lacks
 local asked = {} -- by its index, whether a key was asked for units
-local forms = {} -- by size and first byte, the algorithm of values of this call
-local quotas = {} -- by heads that a script has written, their rules, or true; keys that are alike share one
+local forms = {[7029] = 1, [6775] = 3, [6760] = 4, [7022] = 6} -- by size and first byte, the algorithm of values
+local quotas = {} -- by heads that a script has written, their quotas; keys that are alike share one
 
 -- the algorithm of a letter: of those with one kind of state the first
 local function algorithm_by(letter)
@@ -51,34 +51,6 @@ local function algorithm_of(value)
   return fits and a or nil
 end
 
-local function algorithm_in(head) return byte(head, 1) == 5 and 4 or byte(head, 1) end
-
--- whether an algorithm counts units, as others do
-local function counts_units(algorithm) return algorithm < 7 end
-
--- the rule of a head
-local function rule_of(head)
-  local rule = quotas[head]
-  if rule and rule ~= true then return rule end
-  rule = {as = algorithms[algorithm_in(head)], limit = u48(head, 9), window = u48(head, 15)}
-  rule.short, rule.capacity = rule.window < 4294967296, rule.limit
-  local prepare = rule.as['prepare']
-  if prepare then prepare(rule, sub(head, 21)) end
-  rule.as = algorithms[algorithm_in(head)] -- and not that of large logs
-  if rule.periods then rule.periods, rule.ends = nil, 0 end -- a calendar is not known here
-  quotas[head] = rule
-  return rule
-end
-
--- the most that a version leaves in a bucket, in units, and in a queue, in us
-local function held_by(head)
-  local algorithm = byte(head, 1)
-  if algorithm == 6 then return u56(head, 2) end
-  return algorithm > 3 and algorithm < 6 and tonumber(string.match(head, '^%d+', 21)) or 0
-end
-
-local function goes(t) return t.used + IDLE_TALLY + 2*(#t.head > 1 and u56(t.head, 2) or 0) end
-
 -- @rare
 -- whether a head is that of a quota, or says the algorithm of what counts no units
 local function is_head(head)
@@ -93,48 +65,94 @@ local function is_head(head)
   return a ~= 4 and a ~= 5 or string.match(params, '^%d+,?%d*$')
 end
 
--- the tallies of the value of a key, or nil if no script wrote it
+-- What a head says, or nil if no script wrote it: head; algorithm; units, whether it counts
+-- units, as others do; stays, the us for which its tally stays after its version has taken
+-- nothing; rule, once it is needed.
+local function quota_of(head)
+  local quota = quotas[head]
+  if not quota and is_head(head) then
+    local algorithm = byte(head, 1) == 5 and 4 or byte(head, 1)
+    quota = {head = head, algorithm = algorithm, units = algorithm < 7, stays = IDLE_TALLY + 2*(#head > 1 and u56(head, 2) or 0), rule = nil}
+    quotas[head] = quota
+  end
+  return quota
+end
+
+-- the rule of a quota
+local function rule_of(quota)
+  local rule, head, as = quota.rule, quota.head, algorithms[quota.algorithm]
+  if rule then return rule end
+  rule = {as = as, limit = u48(head, 9), window = u48(head, 15)}
+  rule.short, rule.capacity = rule.window < 4294967296, rule.limit
+  local prepare = as['prepare']
+  if prepare then prepare(rule, sub(head, 21)) end
+  rule.as = as -- and not that of large logs
+  if rule.periods then rule.periods, rule.ends = nil, 0 end -- a calendar is not known here
+  quota.rule = rule
+  return rule
+end
+
+-- @rare
+-- the most that a version leaves in a bucket, in units, and in a queue, in us
+local function held_by(head)
+  local algorithm = byte(head, 1)
+  if algorithm == 6 then return u56(head, 2) end
+  return algorithm > 3 and algorithm < 6 and tonumber(string.match(head, '^%d+', 21)) or 0
+end
+
+-- @rare
+-- whether a value is a string of a log that only the version of a quota has written
+local function is_log(value, quota)
+  local form, width = sub(quota.head, 21), u48(quota.head, 15) < 4294967296 and 4 or 6
+  local others = #value - #form - 7 -- bytes of all ticks but one
+  return others >= 0 and others % width == 0 and others < u48(quota.head, 9)*width and sub(value, 1, #form) == form
+end
+
+-- The tallies of the value of a key, or nil if no script wrote it. Of each: whole and at, the
+-- value and its place there; quota; value and its size; and once they are known, ends, until
+-- when it matters, and used.
 local function tallies_of(key, value)
-  local list, at = {}, 2
-  while at <= #value do
-    if #value < at + 26 then return nil end
-    local begins, size = at, byte(value, at + 21)*256 + byte(value, at + 22)
-    local t = {came = u56(value, at), used = u56(value, at + 7), ends = u56(value, at + 14), head = sub(value, at + 23, at + 22 + size),
-      times = sub(value, at, at + 13), value = nil, sizes = nil, size = nil}
-    at = at + 23 + size
-    if size < 1 or #value < at + 2 or not quotas[t.head] and not is_head(t.head) then return nil end
-    quotas[t.head] = quotas[t.head] or true
-    local algorithm = algorithm_in(t.head)
-    if not algorithms[algorithm] and lacks(key, algorithm) then return nil end
-    size = u24(value, at)
-    t.value, at = sub(value, at + 3, at + 2 + size), at + 3 + size
-    if #t.value < size then return nil end
-    t.sizes, t.size = sub(value, begins + 21, at - 1 - size), size
-    local form = size*256 + (byte(t.value, 1) or 0)
-    if size == 0 then
-      t.value = false
-    elseif forms[form] ~= algorithm then
-      if algorithm_of(t.value) ~= algorithm then return nil end
-      if algorithm > 0 and form % 256 ~= 120 then forms[form] = algorithm end
+  local list, at, total = {}, 2, #value
+  while at <= total do
+    local a, b = byte(value, at + 21, at + 22)
+    local size = b and a*256 + b or 0
+    local quota = size > 0 and quota_of(sub(value, at + 23, at + 22 + size))
+    if not quota or total < at + 25 + size or not algorithms[quota.algorithm] and lacks(key, quota.algorithm) then return nil end
+    local c, d, e, letter = byte(value, at + 23 + size, at + 26 + size)
+    local first, length = at + 26 + size, (c*256 + d)*256 + e
+    local own = length > 0 and sub(value, first, first + length - 1)
+    if own and #own < length then return nil end
+    local form = length*256 + (letter or 0)
+    if own and forms[form] ~= quota.algorithm and not (quota.algorithm == 0 and is_log(own, quota)) then
+      if algorithm_of(own) ~= quota.algorithm then return nil end
+      if quota.algorithm > 0 and letter ~= 120 then forms[form] = quota.algorithm end
     end
-    list[#list + 1] = t
+    list[#list + 1] = {whole = value, at = at, quota = quota, value = own, size = length, ends = nil, used = nil}
+    at = first + length
   end
   return #list > 0 and list or nil
 end
 
 -- @rare
+local function came_of(one) return one.came or u56(one.whole, one.at) end
+
+-- @rare
+local function until_of(one) return one.ends or u56(one.whole, one.at + 14) end
+
+-- @rare
 -- what a tally that comes begins with
-local function filled(t, head, now)
-  local from, longest, window = t.before, -1, u48(head, 15)
+local function filled(t, now)
+  local from, longest, quota = t.before, -1, t.quota
+  local window = u48(quota.head, 15)
   for i = 1, #t.list do
     local one = t.list[i]
-    if counts_units(algorithm_in(one.head)) and u56(one.head, 2) > longest then
-      from, longest = {algorithm = algorithm_in(one.head), value = one.ends > now and one.value}, u56(one.head, 2)
-      window = u48(one.head, 15)
+    if one.quota.units and u56(one.quota.head, 2) > longest then
+      from, longest = {algorithm = one.quota.algorithm, value = until_of(one) > now and one.value}, u56(one.quota.head, 2)
+      window = u48(one.quota.head, 15)
     end
   end
-  if not from or not from.value or not counts_units(from.algorithm) then return false end
-  local rule, value, spent = rule_of(head), false, spent_of(from.algorithm, from.value, window)
+  if not from or not from.value or from.algorithm > 6 then return false end
+  local rule, value, spent = rule_of(quota), false, spent_of(from.algorithm, from.value, window)
   for i = 1, #spent, 2 do
     local fresh, life = tell(rule, value, now, spent[i], math.min(spent[i + 1], now), false)
     if fresh then value, t.life = fresh, ceil(life / 1000) end
@@ -142,34 +160,34 @@ local function filled(t, head, now)
   return value
 end
 
-local function open_tally(key, head, now)
-  local value = server.pcall('GETRANGE', key, '0', '1023') -- or a long ring would be copied
+local function open_tally(key, quota, now)
+  local value, mine = server.pcall('GETRANGE', key, '0', '1023'), quota.algorithm -- or a long ring would be copied
   if type(value) == 'table' or value == '' then return end -- no value, or no string: as if there were no tallies
-  local mine, first = algorithm_in(head), sub(value, 1, 1)
-  if first ~= 'y' and first ~= 'x' and algorithm_by(first) == mine then return end
+  local form = byte(value, 1)
+  if form ~= 121 and form ~= 120 and algorithm_by(sub(value, 1, 1)) == mine then return end -- 'y' 'x'
   if #value == 1024 then value = server.call('GET', key) end
-  local t = {key = key, head = head, list = nil, life = 0, value = nil, own = nil, before = nil, written = nil}
-  if first == 'y' then
+  local t = {key = key, quota = quota, list = nil, own = nil, value = nil, life = 0, written = nil, before = nil}
+  if form == 121 then
     t.list = tallies_of(key, value)
+    if not t.list then return end -- something else has written it
   else
     t.list = {}
-    local place = first == 'x' and 30 or 1
+    local place = form == 120 and 30 or 1
     if lacks(key, algorithm_by(sub(value, place, place))) then return end
     local algorithm = algorithm_of(value)
-    if algorithm == mine then return end
-    t.before = algorithm and {algorithm = algorithm, value = value}
+    if not algorithm or algorithm == mine then return end
+    t.before = {algorithm = algorithm, value = value}
   end
-  if not t.list or first ~= 'y' and not t.before then return end -- something else has written it
   for i = 1, #t.list do
-    if algorithm_in(t.list[i].head) == mine then t.own = t.list[i] end
+    if t.list[i].quota.algorithm == mine then t.own = t.list[i] end
   end
   if t.own then
     t.value = t.own.value
   else
-    t.value = counts_units(mine) and filled(t, head, now)
-    t.own = {came = now, used = now, head = head, comes = true}
+    t.value = quota.units and filled(t, now)
+    t.own = {came = now, quota = quota, comes = true, ends = now + t.life*1000}
   end
-  t.own.ends, tallied[key] = t.own.ends or now + t.life*1000, t
+  tallied[key] = t
 end
 
 -- Reads the values of all keys that have one of another algorithm. The heads are that far
@@ -177,70 +195,74 @@ end
 local function open_tallies(now, behind)
   local heads, i = table.remove(argv, #argv - behind), 1
   for k = 1, #keys do
-    local size = byte(heads, i)*256 + byte(heads, i + 1)
-    if size > 0 and not tallied[keys[k]] then open_tally(keys[k], sub(heads, i + 2, i + 1 + size), now) end
+    local a, b = byte(heads, i, i + 1)
+    local size = a*256 + b
+    if size > 0 and not tallied[keys[k]] then open_tally(keys[k], quota_of(sub(heads, i + 2, i + 1 + size)), now) end
     i = i + 2 + size
   end
 end
 
--- notes that the version was charged, and drops what has gone out of use
-local function join_tally(t, now)
-  local own, list = t.own, t.list
-  own.used, own.times = now, own.times and sub(own.times, 1, 7) .. be56(now)
-  if t.head ~= own.head and held_by(t.head) >= held_by(own.head) then -- or the value counts for the larger one
-    own.head, own.size = t.head, nil
+-- Notes that the version was charged, and drops what has gone out of use. Then takes units
+-- from the other tallies of a key.
+local function join_tally(t, now, n, at, owed)
+  local own, list, quota = t.own, t.list, t.quota
+  own.used = now
+  if quota ~= own.quota and held_by(quota.head) >= held_by(own.quota.head) then -- or the value counts for the larger one
+    own.quota, own.size = quota, nil
   end
   if own.comes then
-    if t.before and not counts_units(t.before.algorithm) then
+    if t.before and t.before.algorithm > 6 then
       local left = server.call('PTTL', t.key)
-      list[1] = {came = 0, used = now, ends = now + left*1000, head = char(t.before.algorithm), value = t.before.value}
+      list[1] = {came = 0, used = now, ends = now + left*1000, quota = quota_of(char(t.before.algorithm)), value = t.before.value}
     end
     list[#list + 1], own.comes, t.before = own, nil, nil
   end
   for i = #list, 1, -1 do
     local one = list[i]
-    local last = goes(one)
-    if not counts_units(algorithm_in(one.head)) and one.ends > last then last = one.ends end
-    if one ~= own and last <= now then table.remove(list, i) end
-  end
-end
-
--- takes units from the other tallies of a key
-local function tell_others(t, now, n, at, owed)
-  if not counts_units(algorithm_in(t.head)) then return end
-  for i = 1, #t.list do
-    local one = t.list[i]
-    if one ~= t.own and counts_units(algorithm_in(one.head)) then
-      local fresh, life = tell(rule_of(one.head), one.value, now, n, at, owed)
-      if fresh then one.value, one.ends = fresh, now + life end
+    if one ~= own then
+      one.used = one.used or u56(one.whole, one.at + 7)
+      if one.used + one.quota.stays <= now and (one.quota.units or until_of(one) <= now) then
+        table.remove(list, i)
+      elseif n > 0 and one.quota.units and quota.units then
+        local fresh, life = tell(rule_of(one.quota), one.value, now, n, at, owed)
+        if fresh then one.value, one.ends = fresh, now + life end
+      end
     end
   end
 end
 
--- writes the value of a key that matters until a time, at most for twenty years
-local function write_key(t, value, us, grace)
-  server.call('SET', t.key, value, 'PX', tostring(ceil(math.max(1000, math.min(us, 632448000000000)) / 1000) + grace))
-end
-
+-- writes a key whose tallies have changed
 local function write_tallies(t, now, grace)
-  local own, list = t.own, t.list
+  local own, list, out, n = t.own, t.list, {'y', nil, nil, nil, nil, nil, nil, nil, nil}, 2
   own.value = t.value
   if t.written then own.ends = now + (t.life - grace)*1000 end
-  local last = own.ends
-  if #list == 1 and own.came + IDLE_TALLY + 2*u56(own.head, 2) <= now then
-    if not own.value then return server.call('DEL', t.key) end
-    return write_key(t, own.value, last - now, grace)
+  local last, value = own.ends or u56(own.whole, own.at + 14), nil
+  if #list == 1 and (own.came or u56(own.whole, own.at)) + own.quota.stays <= now then
+    value = own.value
+  else
+    for i = 1, #list do
+      local one = list[i]
+      local quota, whole, at, used, ends = one.quota, one.whole, one.at, one.used, one.ends
+      local came = at and sub(whole, at, at + 6) or be56(one.came)
+      if not used then used = u56(whole, at + 7) end
+      if not ends then ends = u56(whole, at + 14) end
+      if used + quota.stays > last then last = used + quota.stays end
+      if ends > last then last = ends end
+      if ends < 0 then ends = 0 elseif ends > 9007199254740991 then ends = 9007199254740991 end
+      value = one.value or ''
+      out[n], out[n + 1], out[n + 3] = came .. be56(used), be56(ends), value
+      out[n + 2] = one.size == #value and sub(whole, at + 21, at + 25 + #quota.head) or sub(be24(#quota.head), 2) .. quota.head .. be24(#value)
+      n = n + 4
+    end
+    value = table.concat(out)
   end
-  local out = {'y'}
-  for i = 1, #list do
-    local one = list[i]
-    local value = one.value or ''
-    last = math.max(last, one.ends, goes(one))
-    out[3*i - 1] = (one.times or be56(one.came) .. be56(one.used)) .. be56(math.max(0, math.min(one.ends, 9007199254740991)))
-    out[3*i] = one.size == #value and one.sizes or sub(be24(#one.head), 2) .. one.head .. be24(#value)
-    out[3*i + 1] = value
+  if value then -- at most for twenty years
+    local life = last - now
+    if life < 1000 then life = 1000 elseif life > 632448000000000 then life = 632448000000000 end
+    server.call('PSETEX', t.key, tostring(ceil(life / 1000) + grace), value)
+  else
+    server.call('DEL', t.key)
   end
-  write_key(t, table.concat(out), last - now, grace)
 end
 
 -- Writes the keys that were charged, refused or changed.
@@ -249,8 +271,7 @@ local function close_tallies(now, grace)
     local t = tallied[keys[k]]
     local n = t and taken[k] or 0
     if t and (n > 0 or asked[k]) then
-      join_tally(t, now)
-      if n > 0 then tell_others(t, now, n, now, false) end
+      join_tally(t, now, n, now, false)
       write_tallies(t, now, grace)
     elseif t and t.written and not t.own.comes then
       write_tallies(t, now, grace)
@@ -263,10 +284,7 @@ end
 local function close_debt(k, now, grace, n, at)
   local t = tallied[keys[k]]
   if not t then return end
-  if n > 0 then
-    join_tally(t, now)
-    tell_others(t, now, n, math.max(0, at), true)
-  end
+  if n > 0 then join_tally(t, now, n, math.max(0, at), true) end
   if n > 0 or t.written and not t.own.comes then write_tallies(t, now, grace) end
 end
 
@@ -274,7 +292,7 @@ end
 -- Whether the units of a return count in a tally: it was there when they were taken.
 local function knew(key, at)
   local t = tallied[key]
-  return not t or not t.own.comes and t.own.came <= at
+  return not t or not t.own.comes and came_of(t.own) <= at
 end
 
 -- Gives units back to the other tallies of a key too.
@@ -283,8 +301,8 @@ local function close_return(k, now, grace, given, at)
   if not t or t.own.comes then return end
   for i = 1, given > 0 and #t.list or 0 do
     local one = t.list[i]
-    if one ~= t.own and one.value and counts_units(algorithm_in(one.head)) and one.came <= at then
-      local r = rule_of(one.head)
+    if one ~= t.own and one.value and one.quota.units and came_of(one) <= at then
+      local r = rule_of(one.quota)
       if not r.burst and not r.ends then -- a bucket refills, and a calendar is not known
         r.cost, r.at = given, at
         local n, rest = r.as.give_back(one.value, r, now)

@@ -179,9 +179,11 @@ func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
 	if !d.Allowed {
 		return nil
 	}
-	if d.Mode != core.ModeExact { // what keys share cannot be told apart later
-		h.Found = core.HoldRefused
-		return nil
+	for i := range keys {
+		if d.Overflow(i) != core.OwnQuota { // what keys share cannot be told apart later
+			h.Found = core.HoldRefused
+			return nil
+		}
 	}
 	for i := range ask.Charges {
 		c := &ask.Charges[i]

@@ -178,6 +178,27 @@ func TestQuotasShareNoOverflow(t *testing.T) {
 	}
 }
 
+// TestVersionsInOverflow checks the bound in docs/changing-limits.md: two versions of a rule
+// with different windows admit the sum of both limits to a key in overflow, and no more.
+func TestVersionsInOverflow(t *testing.T) {
+	s, set := tiny(1)
+	long := core.Quota{Limit: 20, Window: 100 * sec}
+	brief := core.Quota{Limit: 3, Window: 100*sec - 1}
+	take(t, s, sameShard(s, "first", core.Quota{Limit: 1, Window: 1000 * sec}, 1)[0])
+	c, admitted := sameShard(s, "ip", long, 2)[1], 0
+	for i := range 100 {
+		set(int64(i) * sec / 2)
+		c.Quota = long
+		if i%2 == 0 {
+			c.Quota = brief
+		}
+		if take(t, s, c).Allowed {
+			admitted++
+		}
+	}
+	assert.Equal(t, 23, admitted)
+}
+
 // TestChangedLimitKeepsOverflow checks that a changed limit does not admit again what the
 // overflow quota has admitted.
 func TestChangedLimitKeepsOverflow(t *testing.T) {

@@ -20,6 +20,8 @@ import (
 //   - each version holds its own bound on what all versions have admitted, and
 //   - all together admit at least what the tightest version alone would, but for a constant.
 //
+// In overflow, the first holds for the versions that share an overflow quota, and twice their limit.
+//
 // [core.Ban] is left out: it refuses no units.
 func Versions(t *testing.T, h Harness, seed uint64, n int) {
 	t.Helper()
@@ -50,6 +52,7 @@ type versions struct {
 	expires bool // whether keys expire between calls, which takes the test longer
 	taken   []taken
 	refused int
+	shared  bool    // whether an overflow quota took part, which others use too, and not all versions
 	alone   []*lone // each version, if it met all requests
 	meter   meter
 }
@@ -219,16 +222,18 @@ func (v *versions) request() {
 	for i := range v.alone {
 		v.alone[i].take(&c, v.now)
 	}
+	v.shared = v.shared || v.ask[0].Decision.Overflow(0) != core.OwnQuota
 	if !v.ask[0].Decision.Allowed {
 		v.refused++
 		return
 	}
 	v.meet(version)
 	v.taken = append(v.taken, taken{v.now, version, c.ID})
-	if used, limit := v.used(&c.Quota, v.taken[v.alone[version].from:]), c.Quota.Limit; used > limit {
-		v.fail("%d of %d by version %d", used, limit, version)
+	counted, most := v.counted(version)
+	if used := v.used(&c.Quota, counted); used > most {
+		v.fail("%d of %d by version %d", used, most, version)
 	}
-	if level, most := v.meter.add(v.now), v.capacity(); level > most {
+	if level, most := v.meter.add(v.now), v.capacity(); level > most && !v.shared {
 		v.fail("%d of %d together", level, most)
 	}
 }
@@ -277,6 +282,23 @@ func (v *versions) meet(version int) {
 	l.met = v.now
 }
 
+// counted returns the units that count for a version, and how many of them may. In overflow,
+// these are the units of versions that share the overflow quota: a limit, and another one when
+// the key gets a quota of its own, of which these versions may not be the first. Of values
+// nothing is known there: a known one takes nothing of either quota.
+func (v *versions) counted(version int) (list []taken, most int64) {
+	list, most = v.taken[v.alone[version].from:], v.quotas[version].Limit
+	switch {
+	case !v.shared:
+		return list, most
+	case v.quotas[0].Algorithm == core.Distinct:
+		return nil, most
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(one taken) bool {
+		return v.quotas[one.version].OverflowQuota() != v.quotas[version].OverflowQuota()
+	}), 2 * most
+}
+
 // used returns how many units of all versions count for a quota, or 0 where units come
 // back one by one.
 func (v *versions) used(q *core.Quota, list []taken) (n int64) {
@@ -321,17 +343,18 @@ func (v *versions) used(q *core.Quota, list []taken) (n int64) {
 // values returns how many values were shown in the window, or 0 if the last one was in it
 // before: that takes nothing.
 func (v *versions) values(q *core.Quota, list []taken) int64 {
-	seen, last := make(map[uint64]bool), v.taken[len(v.taken)-1]
-	for i, one := range v.taken[:len(v.taken)-1] {
-		switch {
-		case one.at <= v.now-q.Window:
-		case one.id == last.id:
-			return 0
-		case i >= len(v.taken)-len(list):
+	last := len(v.taken) - 1
+	counts := func(one taken) bool { return one.at > v.now-q.Window }
+	if slices.ContainsFunc(v.taken[:last], func(one taken) bool { return counts(one) && one.id == v.taken[last].id }) {
+		return 0
+	}
+	seen := make(map[uint64]bool)
+	for _, one := range list {
+		if counts(one) {
 			seen[one.id] = true
 		}
 	}
-	return int64(len(seen)) + 1
+	return int64(len(seen))
 }
 
 // capacity returns the most units that may be missing at the highest rate, one more for
@@ -392,7 +415,7 @@ func compareRates(a, b core.Quota) int {
 // enough checks that the versions together admitted what the tightest of them would have. How
 // often leases and known values are admitted says nothing.
 func (v *versions) enough() {
-	if v.quotas[0].Identified() {
+	if v.quotas[0].Identified() || v.shared {
 		return
 	}
 	alone := v.alone
