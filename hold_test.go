@@ -125,6 +125,18 @@ func TestHoldEnds(t *testing.T) {
 	})
 }
 
+// TestHoldGrows settles a hold whose request has said that it used more than is held.
+func TestHoldGrows(t *testing.T) {
+	for used, want := range map[int64]int64{0: 100, 5: 95, 15: 85, 20: 80, 30: 70} {
+		p := budgetOn(t, nil)
+		d, err := p.Take(t.Context(), held("", 10))
+		require.NoError(t, err)
+		require.NoError(t, d.Use(t.Context(), map[string]int64{"tokens": 20}))
+		require.NoError(t, d.Settle(t.Context(), used))
+		assert.Equal(t, want, leftOf(t, p), "used %d", used)
+	}
+}
+
 func TestBadHolds(t *testing.T) {
 	p := budgetOn(t, nil)
 	for _, row := range []struct {

@@ -202,13 +202,13 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 			heldRules = append(heldRules, u.rule)
 		case n < charged:
 			less = u.less(charged-n, less)
-			for len(rules) < len(less) {
-				rules = append(rules, u.rule)
-			}
 		case n > charged && u.MaxDebt == 0:
 			more = append(more, growth{unit: u, units: n - charged})
 		case n > charged:
 			owed = append(owed, debt{unit: u, units: n - charged})
+		}
+		for len(rules) < len(less) {
+			rules = append(rules, u.rule)
 		}
 	}
 	if held != nil {
