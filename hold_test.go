@@ -137,6 +137,26 @@ func TestHoldGrows(t *testing.T) {
 	}
 }
 
+// TestHoldsOfDifferentLives extends a short hold that was taken after a long one.
+func TestHoldsOfDifferentLives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := budgetOn(t, nil)
+		r := held("", 10)
+		r.Hold = 24 * time.Hour
+		long, err := p.Take(t.Context(), r)
+		require.NoError(t, err)
+		short, err := p.Take(t.Context(), held("", 60))
+		require.NoError(t, err)
+		time.Sleep(10 * time.Minute)
+		other, err := p.Take(t.Context(), held("", 60))
+		require.NoError(t, err)
+		assert.False(t, other.Allowed)
+		require.NoError(t, short.Settle(t.Context(), 10))
+		require.NoError(t, long.Settle(t.Context(), 10))
+		time.Sleep(24 * time.Hour)
+	})
+}
+
 func TestBadHolds(t *testing.T) {
 	p := budgetOn(t, nil)
 	for _, row := range []struct {
