@@ -108,8 +108,8 @@ for c = 1, #flags do
       if soonests[c] and soonests[c] <= stop and lives[c] and lives[c] >= least then -- as usual
         call('HSET', hash, id, hold)
       else
-        local kept = format('%.0f', 2*least - now) -- so that most holds change nothing
-        call('HSET', hash, id, hold, 'n', format('%.0f', math.min(soonests[c] or stop, stop)), 't', kept)
+        local kept = math.max(2*least - now, lives[c] or 0) -- so that most holds change nothing
+        call('HSET', hash, id, hold, 'n', format('%.0f', math.min(soonests[c] or stop, stop)), 't', format('%.0f', kept))
         for _, key in ipairs({hash, ends}) do call('PEXPIRE', key, format('%.0f', (kept - now) / 1000)) end
       end
     end
