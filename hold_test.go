@@ -157,6 +157,25 @@ func TestHoldsOfDifferentLives(t *testing.T) {
 	})
 }
 
+// TestHoldIDOfAnotherKey has two users choose the same ID.
+func TestHoldIDOfAnotherKey(t *testing.T) {
+	p, err := limit.New(memstore.New(nil), nil).Policy(limit.Named("both",
+		limit.Rule{Name: "user", Key: limit.ByUser, Limit: 100, Window: time.Hour, Algorithm: limit.FixedWindow{}},
+		limit.Rule{Name: "all", Key: limit.Everyone, Limit: 1000, Window: time.Hour, Algorithm: limit.FixedWindow{}}))
+	require.NoError(t, err)
+	first, err := p.Take(t.Context(), held("1", 10))
+	require.NoError(t, err)
+	r := held("1", 10)
+	r.Keys = map[string]string{"user": "v"}
+	second, err := p.Take(t.Context(), r)
+	require.NoError(t, err)
+	for rule := range second.Rules() {
+		assert.Equal(t, map[string]int64{"user": 90, "all": 980}[rule.Name], rule.Remaining, rule.Name)
+	}
+	require.NoError(t, first.Settle(t.Context(), 10))
+	require.NoError(t, second.Settle(t.Context(), 10))
+}
+
 func TestBadHolds(t *testing.T) {
 	p := budgetOn(t, nil)
 	for _, row := range []struct {
