@@ -17,8 +17,9 @@
 -- A hold is text: L if it lives, E if it has ended, S if it was settled; the time at which it
 -- ends or is forgotten; the units that count for it; unless it was settled, of the admission its
 -- time, what remained, and the us until the quota was full; the units that stay when it ends.
--- In the sorted set it stays where it would have ended until it is looked at then. Two more
--- fields of the hash are times: before n nothing ends, and until t the two keys live.
+-- In the sorted set it stays where it would have ended, if it is not forgotten before, until it
+-- is looked at then. Two more fields of the hash are times: before n nothing ends, and until t
+-- the two keys live.
 
 local call, format, match, sub = redis.call, string.format, string.match, string.sub
 

@@ -29,6 +29,26 @@ func TestKeysOfHoldsLive(t *testing.T) {
 	}
 }
 
+// TestHoldsAreForgotten settles long holds at once: they are remembered for ten minutes, and not
+// for a day.
+func TestHoldsAreForgotten(t *testing.T) {
+	client, now := redistest.Client(t), start
+	store := at(client, &now)
+	c := core.Charge{Policy: "p", Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 100, Window: 3600_000_000}}
+	for i := range 20 {
+		if i > 10 {
+			now += core.HoldMemory
+		}
+		h := core.Hold{ID: core.HoldIDOf(fmt.Sprint(i)), Life: core.MaxHold}
+		require.NoError(t, store.Hold(t.Context(), &core.Ask{Charges: []core.Charge{c}}, &h))
+		_, err := store.Settle(t.Context(), []core.Settlement{{Return: core.Return{Charge: c}, Hold: h.ID, Used: 1}})
+		require.NoError(t, err)
+	}
+	hash, ends := lua.HoldKeys("limit", &c)
+	require.LessOrEqual(t, client.HLen(t.Context(), hash).Val(), int64(4)) // with n and t
+	require.LessOrEqual(t, client.ZCard(t.Context(), ends).Val(), int64(2))
+}
+
 // TestCostOfHolds measures by Redis' own statistics what it costs to hold a request of three
 // rules and to settle it, beside a Take of three, in turn. LIMIT_LONGEST=1 runs it.
 func TestCostOfHolds(t *testing.T) {
