@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,13 +36,13 @@ func budgetOn(t *testing.T, store core.Store) *limit.Policy {
 // dies is a store of a process that dies: nothing reaches it any more.
 type dies struct {
 	*memstore.Store
-	dead bool
+	dead atomic.Bool
 }
 
 func (d *dies) Guarded() bool { return true }
 
 func (d *dies) Extend(ctx context.Context, list []core.Extension) ([]bool, error) {
-	if d.dead {
+	if d.dead.Load() {
 		return nil, core.ErrUnavailable
 	}
 	return d.Store.Extend(ctx, list)
@@ -108,7 +109,7 @@ func TestHoldEnds(t *testing.T) {
 		dying := &dies{Store: store}
 		d, err := budgetOn(t, dying).Take(t.Context(), held("stream", 60))
 		require.NoError(t, err)
-		dying.dead = true
+		dying.dead.Store(true)
 		p := budgetOn(t, store)
 		other, err := p.Take(t.Context(), held("", 60))
 		require.NoError(t, err)
@@ -117,7 +118,7 @@ func TestHoldEnds(t *testing.T) {
 		other, err = p.Take(t.Context(), held("", 60))
 		require.NoError(t, err)
 		require.True(t, other.Allowed)
-		dying.dead = false
+		dying.dead.Store(false)
 		require.NoError(t, d.Settle(t.Context(), 15))
 		assert.EqualValues(t, 25, leftOf(t, p))
 		require.NoError(t, other.Settle(t.Context(), 0))
