@@ -247,8 +247,8 @@ var (
 	ErrLeaseLost = engine.ErrLeaseLost
 
 	// ErrSettled is returned by [Decision.Settle] and SettleCosts when there is nothing to
-	// settle: the decision is a refusal, its [Request] does not say Settle, or it has been
-	// settled. Nothing was changed.
+	// settle: the decision is a refusal, its [Request] says neither Settle nor Hold, it has
+	// been settled, or its hold is forgotten. Nothing was changed.
 	ErrSettled = engine.ErrSettled
 )
 
@@ -301,8 +301,8 @@ func (d Decision) Wait(ctx context.Context) error {
 // not passed; docs/algorithms.md has the details. If it is higher, Settle takes what the
 // rules have room for, and above the limit as far as their Debt allows: without one, let
 // Cost be the most that the request may cost.
-// After an error that wraps [ErrUndecided] everything may stay taken. Rules that took
-// different units need SettleCosts: an error says so, and settles nothing.
+// After an error that wraps [ErrUndecided] everything may stay taken; under a Hold, it is
+// settled later. Rules that took different units need SettleCosts: an error says so.
 func (d Decision) Settle(ctx context.Context, n int64) error {
 	n, err := validCost(n)
 	if err == nil && n > 0 && d.of.Settles() && !d.of.Alike() {

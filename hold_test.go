@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,13 +36,13 @@ func budgetOn(t *testing.T, store core.Store) *limit.Policy {
 // dies is a store of a process that dies: nothing reaches it any more.
 type dies struct {
 	*memstore.Store
-	dead bool
+	dead atomic.Bool
 }
 
 func (d *dies) Guarded() bool { return true }
 
 func (d *dies) Extend(ctx context.Context, list []core.Extension) ([]bool, error) {
-	if d.dead {
+	if d.dead.Load() {
 		return nil, core.ErrUnavailable
 	}
 	return d.Store.Extend(ctx, list)
@@ -108,7 +109,7 @@ func TestHoldEnds(t *testing.T) {
 		dying := &dies{Store: store}
 		d, err := budgetOn(t, dying).Take(t.Context(), held("stream", 60))
 		require.NoError(t, err)
-		dying.dead = true
+		dying.dead.Store(true)
 		p := budgetOn(t, store)
 		other, err := p.Take(t.Context(), held("", 60))
 		require.NoError(t, err)
@@ -117,12 +118,63 @@ func TestHoldEnds(t *testing.T) {
 		other, err = p.Take(t.Context(), held("", 60))
 		require.NoError(t, err)
 		require.True(t, other.Allowed)
-		dying.dead = false
+		dying.dead.Store(false)
 		require.NoError(t, d.Settle(t.Context(), 15))
 		assert.EqualValues(t, 25, leftOf(t, p))
 		require.NoError(t, other.Settle(t.Context(), 0))
 		time.Sleep(time.Minute)
 	})
+}
+
+// TestHoldGrows settles a hold whose request has said that it used more than is held.
+func TestHoldGrows(t *testing.T) {
+	for used, want := range map[int64]int64{0: 100, 5: 95, 15: 85, 20: 80, 30: 70} {
+		p := budgetOn(t, nil)
+		d, err := p.Take(t.Context(), held("", 10))
+		require.NoError(t, err)
+		require.NoError(t, d.Use(t.Context(), map[string]int64{"tokens": 20}))
+		require.NoError(t, d.Settle(t.Context(), used))
+		assert.Equal(t, want, leftOf(t, p), "used %d", used)
+	}
+}
+
+// TestHoldsOfDifferentLives extends a short hold that was taken after a long one.
+func TestHoldsOfDifferentLives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := budgetOn(t, nil)
+		r := held("", 10)
+		r.Hold = 24 * time.Hour
+		long, err := p.Take(t.Context(), r)
+		require.NoError(t, err)
+		short, err := p.Take(t.Context(), held("", 60))
+		require.NoError(t, err)
+		time.Sleep(10 * time.Minute)
+		other, err := p.Take(t.Context(), held("", 60))
+		require.NoError(t, err)
+		assert.False(t, other.Allowed)
+		require.NoError(t, short.Settle(t.Context(), 10))
+		require.NoError(t, long.Settle(t.Context(), 10))
+		time.Sleep(24 * time.Hour)
+	})
+}
+
+// TestHoldIDOfAnotherKey has two users choose the same ID.
+func TestHoldIDOfAnotherKey(t *testing.T) {
+	p, err := limit.New(memstore.New(nil), nil).Policy(limit.Named("both",
+		limit.Rule{Name: "user", Key: limit.ByUser, Limit: 100, Window: time.Hour, Algorithm: limit.FixedWindow{}},
+		limit.Rule{Name: "all", Key: limit.Everyone, Limit: 1000, Window: time.Hour, Algorithm: limit.FixedWindow{}}))
+	require.NoError(t, err)
+	first, err := p.Take(t.Context(), held("1", 10))
+	require.NoError(t, err)
+	r := held("1", 10)
+	r.Keys = map[string]string{"user": "v"}
+	second, err := p.Take(t.Context(), r)
+	require.NoError(t, err)
+	for rule := range second.Rules() {
+		assert.Equal(t, map[string]int64{"user": 90, "all": 980}[rule.Name], rule.Remaining, rule.Name)
+	}
+	require.NoError(t, first.Settle(t.Context(), 10))
+	require.NoError(t, second.Settle(t.Context(), 10))
 }
 
 func TestBadHolds(t *testing.T) {

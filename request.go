@@ -34,10 +34,10 @@ type Request struct {
 	// be, or an estimate under rules with Debt. What is never settled stays taken.
 	Settle bool
 
-	// Hold is Settle for work whose process may die: unless it lives and has the hold extended,
-	// what was taken comes back after that time, 1 s to 24 h, but for rules with Attempts.
-	// Leases, slots of a queue, values and strikes are taken as without Hold, and while the
-	// store is unavailable everything is.
+	// Hold is Settle for work whose process may die: what was taken comes back after that time,
+	// 1 s to 24 h, but for rules with Attempts. Until it is settled, also to 0, a process that
+	// lives has it extended. Leases, slots of a queue, values, strikes and what Use takes are
+	// not held, and nothing is while the store is unavailable.
 	Hold time.Duration
 
 	// ID names a request with Hold that any process may repeat, with the same keys: it is charged

@@ -17,8 +17,9 @@
 -- A hold is text: L if it lives, E if it has ended, S if it was settled; the time at which it
 -- ends or is forgotten; the units that count for it; unless it was settled, of the admission its
 -- time, what remained, and the us until the quota was full; the units that stay when it ends.
--- In the sorted set it stays where it would have ended until it is looked at then. Two more
--- fields of the hash are times: before n nothing ends, and until t the two keys live.
+-- In the sorted set it stays where it would have ended, if it is not forgotten before, until it
+-- is looked at then. Two more fields of the hash are times: before n nothing ends, and until t
+-- the two keys live.
 
 local call, format, match, sub = redis.call, string.format, string.match, string.sub
 
@@ -108,8 +109,8 @@ for c = 1, #flags do
       if soonests[c] and soonests[c] <= stop and lives[c] and lives[c] >= least then -- as usual
         call('HSET', hash, id, hold)
       else
-        local kept = format('%.0f', 2*least - now) -- so that most holds change nothing
-        call('HSET', hash, id, hold, 'n', format('%.0f', math.min(soonests[c] or stop, stop)), 't', kept)
+        local kept = math.max(2*least - now, lives[c] or 0) -- so that most holds change nothing
+        call('HSET', hash, id, hold, 'n', format('%.0f', math.min(soonests[c] or stop, stop)), 't', format('%.0f', kept))
         for _, key in ipairs({hash, ends}) do call('PEXPIRE', key, format('%.0f', (kept - now) / 1000)) end
       end
     end

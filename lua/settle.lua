@@ -59,7 +59,7 @@ local lacks = false
 for s = 1, K do
   local at = 6 + returns + owing + 3*s
   local id, ends, cost = ARGV[at - 2], ARGV[at - 1] == '1', ARGV[at] + 0
-  local got = call('HMGET', KEYS[first + 2*s - 1], id, 't')
+  local got = call('HMGET', KEYS[first + 2*s - 1], id, 't', 'n')
   local hold = got[1]
   local state, stop, units, rest
   if hold then state, stop, units, rest = match(hold, '^(%u) (%d+) (%d+)()') end
@@ -74,7 +74,7 @@ for s = 1, K do
   if found == 1 or found == 2 then
     if ends then cost = match(hold, '(%d+)$') + 0 end
     if units - cost > 0 then less = units - cost else debt = cost - units end
-    after[s] = {cost, ends and sub(hold, rest), got[2]}
+    after[s] = {cost, ends and sub(hold, rest), got[2], stop + 0, got[3]}
   end
   if less > 0 and not known then
     local took, left, reset = match(hold, '^ (%d+) (%d+) (%d+)', rest)
@@ -122,6 +122,10 @@ for s, hold in pairs(after) do
   else
     call('HSET', hash, id, line, 't', format('%.0f', stop + 1000*(memory + grace)))
     for k = first + 2*s - 1, first + 2*s do call('PEXPIRE', KEYS[k], format('%.0f', 2*memory + grace)) end
+  end
+  if hold[4] > stop and (hold[1] > 0 or hold[2]) then -- it would have lived for longer than it is remembered now
+    call('ZADD', KEYS[first + 2*s], text, id)
+    if hold[5] + 0 > stop then call('HSET', hash, 'n', text) end
   end
 end
 return out

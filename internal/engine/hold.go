@@ -12,12 +12,21 @@ import (
 )
 
 // Hold has what the run takes held under a name for a time, in µs, which is extended until it is
-// settled. A request without a name gets one that no other has. The engine must have a Holder.
+// settled. A request without a name gets one that no other has. The engine must have a Holder,
+// and the charges their keys: one name with other keys is another hold, though rules of both
+// may share a key.
 func (r *Run) Hold(name string, life int64) {
 	if name == "" {
 		name = rand.Text()
 	}
-	r.held = &core.Hold{ID: core.HoldIDOf(name), Life: life}
+	keys := make([]string, 0, len(r.Charges))
+	for i := range r.Charges {
+		if key := r.Charges[i].Key; key != "" {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys) // so that a new rule with a known key changes nothing
+	r.held = &core.Hold{ID: core.HoldIDOf(fmt.Sprintf("%q %q", name, slices.Compact(keys))), Life: life}
 }
 
 // Holds reports whether something of a request on the plan can be held.
@@ -50,6 +59,11 @@ func (r *Run) hold(asks []core.Ask) error {
 	}
 	if h.Found == core.HoldSettled {
 		return ErrSettled
+	}
+	for i := range asks[1:] {
+		if h.Found == core.HoldLives { // what watches has counted the first request
+			asks[1+i].Charges[0].Cost = 0
+		}
 	}
 	if len(asks) > 1 {
 		return e.Store.Take(r.calling, asks[1:])

@@ -20,14 +20,15 @@ type renewals struct {
 	engine *Engine
 	timer  *time.Timer
 
-	mu     sync.Mutex
-	leases lists.List // of *lease, by due
-	armed  bool       // whether the timer runs, or a call is in flight
+	mu      sync.Mutex
+	leases  lists.List // of *lease, by due
+	armed   bool       // whether the timer runs
+	calling bool       // whether a call is in flight, which arms the timer afterwards
 }
 
-// early is by which part of the time between two renewals a lease may be renewed before it is due. Leases that
-// are due within that time share a call. The call comes at a random moment of it, which
-// spreads the calls of this process and of others.
+// early is by which part of the time between two renewals a lease may be renewed before it is
+// due. Leases that are due within that time share a call. The call comes at a random moment of
+// it, which spreads the calls of this process and of others.
 const early = 4
 
 // add has a lease renewed from now on.
@@ -36,7 +37,7 @@ func (r *renewals) add(l *lease) {
 	defer r.mu.Unlock()
 	l.due = l.renewed.Add(l.every())
 	r.insert(l)
-	if !r.armed {
+	if !r.calling && (!r.armed || r.leases.Front() == l.place) { // one that is shorter than those before
 		r.arm()
 	}
 }
@@ -94,6 +95,9 @@ func (r *renewals) arm() {
 func (r *renewals) renew() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.calling { // the timer was set anew when it had just fired
+		return
+	}
 	defer r.arm()
 	began := time.Now()
 	batch, charges := r.batch(began)
@@ -104,9 +108,11 @@ func (r *renewals) renew() {
 	if end := batch[0].end(); end.After(began) && end.Before(until) {
 		until = end // so that a loss is noticed in time
 	}
+	r.calling = true
 	r.mu.Unlock()
 	held, err := r.ask(batch, charges, until)
 	r.mu.Lock()
+	r.calling = false
 
 	known := err == nil && len(held) == len(charges)
 	if len(held) != len(charges) {

@@ -185,6 +185,7 @@ func (d *Decision) Settle(ctx context.Context, cost func(rule int, charged int64
 func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, charged int64) int64) (given [core.MaxCharges]int64, forgiven int64, err error) {
 	t.mu.Lock() // a Use may still be asking
 	defer t.mu.Unlock()
+	var settled error // what came of what is held
 	var held []core.Settlement
 	var heldRules []int
 	var less []core.Return
@@ -203,21 +204,17 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 			heldRules = append(heldRules, u.rule)
 		case n < charged:
 			less = u.less(charged-n, less)
-			for len(rules) < len(less) {
-				rules = append(rules, u.rule)
-			}
 		case n > charged && u.MaxDebt == 0:
 			more = append(more, growth{unit: u, units: n - charged})
 		case n > charged:
 			owed = append(owed, debt{unit: u, units: n - charged})
 		}
+		for len(rules) < len(less) {
+			rules = append(rules, u.rule)
+		}
 	}
 	if held != nil {
-		var beyond int64
-		if beyond, err = t.settleHeld(ctx, held, func(i int, units int64) { given[heldRules[i]] += units }); err != nil {
-			return given, 0, err
-		}
-		forgiven += beyond
+		forgiven, settled = t.settleHeld(ctx, held, func(i int, units int64) { given[heldRules[i]] += units })
 	}
 	err = t.owe(ctx, owed)
 	for _, d := range owed {
@@ -239,7 +236,7 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 	if err != nil {
 		return given, forgiven, fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
-	return given, forgiven, nil
+	return given, forgiven, settled
 }
 
 // A debt is units that a rule takes above its limit, as far as its MaxDebt allows.

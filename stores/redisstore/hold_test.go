@@ -11,7 +11,43 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/lua"
 )
+
+// TestKeysOfHoldsLive takes a short hold beside a long one, whose keys live on.
+func TestKeysOfHoldsLive(t *testing.T) {
+	client := redistest.Client(t)
+	store := New(client, nil)
+	c := core.Charge{Policy: "p", Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 100, Window: 3600_000_000}}
+	for i, life := range []int64{core.MaxHold, core.MinHold} {
+		h := core.Hold{ID: core.HoldIDOf(fmt.Sprint(i)), Life: life}
+		require.NoError(t, store.Hold(t.Context(), &core.Ask{Charges: []core.Charge{c}}, &h))
+	}
+	hash, ends := lua.HoldKeys("limit", &c)
+	for _, key := range []string{hash, ends} {
+		require.Greater(t, client.PTTL(t.Context(), key).Val().Microseconds(), core.MaxHold)
+	}
+}
+
+// TestHoldsAreForgotten settles long holds at once: they are remembered for ten minutes, and not
+// for a day.
+func TestHoldsAreForgotten(t *testing.T) {
+	client, now := redistest.Client(t), start
+	store := at(client, &now)
+	c := core.Charge{Policy: "p", Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 100, Window: 3600_000_000}}
+	for i := range 20 {
+		if i > 10 {
+			now += core.HoldMemory
+		}
+		h := core.Hold{ID: core.HoldIDOf(fmt.Sprint(i)), Life: core.MaxHold}
+		require.NoError(t, store.Hold(t.Context(), &core.Ask{Charges: []core.Charge{c}}, &h))
+		_, err := store.Settle(t.Context(), []core.Settlement{{Return: core.Return{Charge: c}, Hold: h.ID, Used: 1}})
+		require.NoError(t, err)
+	}
+	hash, ends := lua.HoldKeys("limit", &c)
+	require.LessOrEqual(t, client.HLen(t.Context(), hash).Val(), int64(4)) // with n and t
+	require.LessOrEqual(t, client.ZCard(t.Context(), ends).Val(), int64(2))
+}
 
 // TestCostOfHolds measures by Redis' own statistics what it costs to hold a request of three
 // rules and to settle it, beside a Take of three, in turn. LIMIT_LONGEST=1 runs it.
