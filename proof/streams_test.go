@@ -41,7 +41,7 @@ func stream(url string) {
 	if err != nil {
 		panic(err)
 	}
-	limiter := limit.New(redisstore.New(redis.NewClient(options), nil), &limit.Options{Instances: gateways, Log: slog.New(slog.DiscardHandler)})
+	limiter := limit.New(redisstore.New(redis.NewClient(options), &redisstore.Options{Timeout: 5 * time.Second}), &limit.Options{Instances: gateways, Log: slog.New(slog.DiscardHandler)})
 	policy, err := limiter.Policy(limit.Named("model", limit.Rule{Name: "tokens", Key: limit.Everyone, Limit: tokensOfStreams,
 		Window: windowOfStreams, Algorithm: limit.TokenBucket{Burst: tokensOfStreams / 10}, Debt: tokensOfStreams / 10}))
 	if err != nil {

@@ -43,7 +43,7 @@ func TestSharers(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) {
 		client := redistest.Cluster(t)
 		for i := range 3 {
-			store := New(client, &Options{Prefix: "sharers"})
+			store := New(client, &Options{Prefix: "sharers", Timeout: time.Minute})
 			store.id = string(rune('a' + i))
 			n, err := store.Sharers(t.Context())
 			require.NoError(t, err)
