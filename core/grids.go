@@ -293,7 +293,7 @@ func giveBack(g grid, r *Return, now int64) (given int64) {
 			v.extra = 0
 		}
 	}
-	if len(all.list) > 1 && all.fresh(g, 0) { // nothing is left
+	if *g.others() != nil && all.fresh(g, 0) { // nothing is left
 		g.lay(&r.Quota)
 		*g.others() = nil
 	}

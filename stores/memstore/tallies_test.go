@@ -12,7 +12,7 @@ import (
 func TestTallies(t *testing.T) {
 	race.Skip(t)
 	s, now := at(0)
-	storetest.Tallies(t, storetest.Harness{Store: s, SetTime: now.Store}, 2_000)
+	storetest.Tallies(t, storetest.Harness{Store: s, SetTime: now.Store}, 0, 2_000)
 }
 
 // TestTwoAlgorithms has a client ask every 10 ms for 600 s, of two versions of a rule with

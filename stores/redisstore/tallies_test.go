@@ -18,7 +18,8 @@ import (
 // TestTallies compares the scripts with package core: see [storetest.Tallies].
 func TestTallies(t *testing.T) {
 	race.Skip(t)
-	storetest.Tallies(t, harness(redistest.Client(t)), 200)
+	storetest.Tallies(t, harness(redistest.Client(t)), 0, 200)
+	storetest.Tallies(t, harness(redistest.Client(t)), 505, 1) // a window is told more than its limit, after all of it was given back
 }
 
 // TestToldAboveLimit has a clock step back behind a window that has more than its limit, since
