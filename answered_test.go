@@ -38,6 +38,9 @@ func compressed(next http.Handler) http.Handler {
 	})
 }
 
+// answeredKey is of the channel that is closed once a timeout has answered.
+type answeredKey struct{}
+
 // TestSettlesByTheAnswer settles by what a handler of net/http answers, with middleware
 // on either side of the rules, and answers of middleware behind them.
 func TestSettlesByTheAnswer(t *testing.T) {
@@ -47,7 +50,7 @@ func TestSettlesByTheAnswer(t *testing.T) {
 		case "right":
 			_, _ = w.Write([]byte("welcome"))
 		case "slow":
-			<-r.Context().Done()
+			<-r.Context().Value(answeredKey{}).(chan struct{})
 			w.WriteHeader(http.StatusUnauthorized) // too late
 		default:
 			http.Error(w, "wrong password", http.StatusUnauthorized)
@@ -60,7 +63,9 @@ func TestSettlesByTheAnswer(t *testing.T) {
 		patient := http.TimeoutHandler(next, time.Hour, "too slow")
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Password") == "slow" {
-				slow.ServeHTTP(w, r)
+				answered := make(chan struct{})
+				defer close(answered)
+				slow.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), answeredKey{}, answered)))
 				return
 			}
 			patient.ServeHTTP(w, r)

@@ -51,7 +51,7 @@ func addr(client *redis.Client) string { return client.Options().Addr }
 // spend takes from quotas of every algorithm, so that every form is stored.
 func spend(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
-	limiter := limit.New(redisstore.New(client, nil), nil)
+	limiter := limit.New(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), nil)
 	for i, text := range []string{
 		"5/1h global", "5/2h global", "1000/1h global", "1000/2h global", "5/1h global fixed-window",
 		"5/24h global fixed-window aligned", "100/month global zone UTC", "5/1h global sliding-cells cells 10",
