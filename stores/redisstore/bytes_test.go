@@ -34,7 +34,7 @@ func TestBytes(t *testing.T) {
 		require.NoError(t, storetest.Reset(t.Context(), store, "p", "r", "k"))
 
 		for i := range limit {
-			args := []any{now, store.grace, fmt.Sprintf("%036d", i), 1, limit, 3600_000_000}
+			args := []any{now, store.grace, fmt.Sprintf("%036d", i), 1, limit, int64(3600_000_000)}
 			require.NoError(t, zset.Run(t.Context(), client, []string{"zset"}, args...).Err())
 		}
 		set, err := client.MemoryUsage(t.Context(), "zset", 0).Result()
