@@ -180,7 +180,7 @@ func (p *version) fill(run *engine.Run, r *Request) (*terms.Terms, error) {
 		}
 	}
 	if r.Hold > 0 {
-		run.Hold(r.ID, r.Hold.Microseconds())
+		run.Hold(strings.Clone(r.ID), r.Hold.Microseconds()) // a copy, so that r does not escape
 	}
 	for i := range run.Charges {
 		cost := max(1, r.Cost)
