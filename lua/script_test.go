@@ -2,6 +2,10 @@ package lua
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -110,4 +114,49 @@ func BenchmarkFirstScript(b *testing.B) {
 			rules.Tallied(all)
 		}
 	})
+}
+
+// TestAssignments tests that no assignment of several values reads in a later one what an
+// earlier one sets: gopher-lua, on which miniredis runs, would read the new value.
+func TestAssignments(t *testing.T) {
+	assignment := regexp.MustCompile(`(?:^|then |else |do )\s*([\w.]+(?:, [\w.]+)+) = (.*)`)
+	reads := func(line string) string {
+		m := assignment.FindStringSubmatch(line)
+		if m == nil {
+			return ""
+		}
+		names, text := strings.Split(m[1], ", "), strings.Split(m[2], " else")[0]
+		depth, at := 0, 0
+		for i, c := range text {
+			switch c {
+			case '(', '{', '[':
+				depth++
+			case ')', '}', ']':
+				depth--
+			case ',':
+				if depth > 0 || at+1 >= len(names) {
+					continue
+				}
+				again := regexp.MustCompile(`(?:^|[^\w.])` + regexp.QuoteMeta(names[at]) + `(?:\W|$)`)
+				if again.MatchString(text[i:]) {
+					return names[at]
+				}
+				at++
+			}
+		}
+		return ""
+	}
+	assert.Equal(t, "a", reads("  if b > a then a, b = b, a end"))
+	assert.Equal(t, "b", reads("a, b, c = f(a, b), 1, b"))
+	assert.Empty(t, reads("a, b = f(a, b), a_b"))
+
+	files, err := filepath.Glob("*.lua")
+	require.NoError(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for i, line := range strings.Split(string(text), "\n") {
+			assert.Empty(t, reads(line), "%s:%d: %s", file, i+1, line)
+		}
+	}
 }

@@ -182,7 +182,10 @@ function counter.add_units(rule, value, now, n, stamp)
   local current, previous = u48(value, 9), u48(value, 15)
   local later = floordiv(now, window) - floordiv(u56(value, 2), window)
   if later < 0 or current + previous + n >= 281474976710656 then return nil end
-  if later == 1 then current, previous = 0, current elseif later > 1 then current, previous = 0, 0 end
+  if later > 0 then
+    previous = later == 1 and current or 0
+    current = 0
+  end
   return 'w' .. stamp .. be48(current + n) .. be48(previous) .. sub(value, 21), 2*window - now % window
 end
 

@@ -213,7 +213,10 @@ function log.add_units(rule, value, now, n, stamp)
     end
     units = units - (first - from)/width
   end
-  if units > limit then units, first = limit, first + (units - limit)*width end
+  if units > limit then
+    first = first + (units - limit)*width
+    units = limit
+  end
   if units > STRING_MOST then return nil end
   return head .. sub(value, first, width - 8) .. rep(sub(stamp, 8 - width), n) .. sub(stamp, 1, 7 - width), rule.window
 end
