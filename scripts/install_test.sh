@@ -1,6 +1,6 @@
 #!/bin/sh
 # Releases a version in a copy of the tree, and uses it as a new user would, outside
-# of the repository: go get of every library and a program that imports its packages,
+# of the repository: go get of every library and a package that imports its packages,
 # go install of every command. Go fetches the modules from the tags of the copy.
 #
 #	scripts/install_test.sh [-race]  compiles for the race detector, like the tests
@@ -67,12 +67,10 @@ git -C "$tmp/copy" tag | while read -r tag; do
 	else
 		grep -Ev '^main |/internal(/|$)|^$' "$tmp/packages" >"$tmp/libraries"
 		{
-			printf 'package main\n\n'
+			printf 'package program\n\n'
 			sed 's/.* \(.*\)/import _ "\1"/' "$tmp/libraries"
-			printf '\nfunc main() {}\n'
-		} >main.go
-		fetch go build -ldflags='-s -w' -o program .
-		./program
+		} >program.go
+		fetch go build .
 		sed 's/.* /imports /' "$tmp/libraries"
 	fi
 	cd "$tmp"

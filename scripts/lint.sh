@@ -17,12 +17,17 @@ go vet "$@" $patterns
 
 # The tools are a module of their own, outside go.work: no user of the
 # library gets their dependencies.
-(cd tools && GOWORK=off go vet ./...)
+(cd tools && GOWORK=off go vet "$@" ./...)
 if staticcheck=$(cd tools && GOWORK=off go tool -n staticcheck) && [ -x "$staticcheck" ]; then
 	# GOGC spares a fifth of the processor time.
 	# shellcheck disable=SC2086
-	GOFLAGS="$(go env GOFLAGS) $*" GOGC=400 "$staticcheck" $patterns
-	(cd tools && GOWORK=off "$staticcheck" ./...)
+	(
+		GOFLAGS="$(go env GOFLAGS) $*" GOGC=400
+		export GOFLAGS GOGC
+		"$staticcheck" $patterns
+		cd tools
+		GOWORK=off "$staticcheck" ./...
+	)
 elif [ -n "${LIMIT_REQUIRE_TOOLS:-}" ]; then
 	echo 'LIMIT_REQUIRE_TOOLS is set, and staticcheck could not be fetched or built' >&2
 	exit 1

@@ -136,7 +136,7 @@ fi
 patterns="$PWD/proof/... $PWD/stores/redisstore $(go list -m -f '{{.Dir}}/...')"
 # shellcheck disable=SC2086 # these are flags, or none, and patterns
 go test -vet=off -p=4 $race $packages $patterns
-(cd tools && GOWORK=off go test -timeout=20m ./...) # outside of go.work: the files of ops/deploy, with the parser of Prometheus
+(cd tools && GOWORK=off go test -vet=off $race -timeout=20m ./...) # outside of go.work: the files of ops/deploy, with the parser of Prometheus
 scripts/systems.sh
 # What goes another way without the race detector, counts memory, or is a long run of one
 # goroutine (see internal/race) runs with the oldest Go, so that each Go compiles the library
