@@ -93,7 +93,7 @@ func Example_bans() {
 
 // endBar is the program of the page for operators.
 func endBar(ctx context.Context, limiter *limit.Limiter) error {
-	login, err := limiter.Policy(loginRules) // the quotas of every route with this set
+	login, err := limiter.Policy(loginRules) // the same quotas as on its routes
 	if err != nil {
 		return err
 	}
