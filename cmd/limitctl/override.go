@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -94,9 +93,11 @@ func (s *session) resolve(cmd *cobra.Command, c *change, o *overrides.Override) 
 	found, err := s.limits.Matching(o.Policy, o.Rule)
 	switch {
 	case err != nil:
+	case o.Pattern != "" && found[0].Composite():
+		err = fmt.Errorf("keys of rule %q join several values: write a whole --key in place of a pattern", o.Rule)
 	case o.Pattern != "":
-		err = found[0].CheckPattern(o.Pattern)
-	case s.now(o) == nil: // one that is there is meant as it is
+		o.Pattern, err = s.limits.Key(found[0], o.Pattern)
+	case s.overrides.Limit(o.Policy, o.Rule, o.Key) == 0: // one that is there is meant as it is
 		o.Key, err = s.limits.Key(found[0], o.Key)
 	}
 	if err != nil {
@@ -105,22 +106,10 @@ func (s *session) resolve(cmd *cobra.Command, c *change, o *overrides.Override) 
 	return nil
 }
 
-// now returns the override that is there for the same key or pattern, or nil.
-func (s *session) now(o *overrides.Override) *overrides.Override {
-	list := s.overrides.List()
-	i := slices.IndexFunc(list, func(e overrides.Override) bool {
-		return e.Policy == o.Policy && e.Rule == o.Rule && e.Key == o.Key && e.Pattern == o.Pattern
-	})
-	if i < 0 {
-		return nil
-	}
-	return &list[i]
-}
-
 func (s *session) setOverride(cmd *cobra.Command, c *change, o overrides.Override) error {
 	was := ""
-	if now := s.now(&o); now != nil {
-		was = fmt.Sprintf(" in place of the override of %d", now.Limit)
+	if now := s.overrides.Limit(o.Policy, o.Rule, o.Key); now > 0 {
+		was = fmt.Sprintf(" in place of the override of %d", now)
 	}
 	length, words := c.lasting()
 	return c.make(cmd, fmt.Sprintf("This gives %s the limit %d%s on all instances %s.", keyOf(o), o.Limit, was, words),

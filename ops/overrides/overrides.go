@@ -122,11 +122,11 @@ func (o *Overrides) Set(ctx context.Context, e Override, d time.Duration, by str
 		return err
 	case o.options.Rules != nil && !o.options.Rules(e.Policy, e.Rule):
 		return fmt.Errorf("overrides: policy %q has no rule %q: write the names that limit.Decision shows", e.Policy, e.Rule)
-	case !n.pattern && strings.HasPrefix(e.Rule, "per-ip-") && isOtherPrefix(e.Key):
+	case n.pattern && strings.HasPrefix(e.Rule, "per-ip-"):
+		return fmt.Errorf("overrides: pattern %q of rule %q: it could match addresses of other networks: write a Key for each address", e.Pattern, e.Rule)
+	case strings.HasPrefix(e.Rule, "per-ip-") && isOtherPrefix(e.Key):
 		return fmt.Errorf("overrides: key %q of rule %q: no client has it, since the key of an IPv6 client is a prefix such as 2001:db8:1:2::/64: "+
 			"write the key that operate.Key returns", e.Key, e.Rule)
-	case n.pattern && strings.HasPrefix(e.Rule, "per-ip-") && !strings.ContainsAny(n.key[len(n.key)-1:], ".:"):
-		return fmt.Errorf("overrides: pattern %q of rule %q ends within a number, so it matches other networks too: write one such as 192.0.2.*", e.Pattern, e.Rule)
 	case e.Limit < 1 || e.Limit > core.MaxLimit:
 		return fmt.Errorf("overrides: limit %d: write 1 to %d", e.Limit, int64(core.MaxLimit))
 	case d <= 0:

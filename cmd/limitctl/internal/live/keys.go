@@ -87,23 +87,7 @@ func (l *Limits) Key(r *Rule, text string) (string, error) {
 	return "", fmt.Errorf("key %q of rule %q is not an address: write one such as 203.0.113.9", text, r.Name)
 }
 
-// CheckPattern returns an error for a pattern of an override that no key of the rule matches.
-func (r *Rule) CheckPattern(pattern string) error {
-	switch {
-	case r.Shared():
-		return fmt.Errorf("rule %q is one quota of all requests, so it has no keys: leave out the pattern", r.Name)
-	case r.Composite():
-		return fmt.Errorf("keys of rule %q (per %s) join several values behind their lengths: write whole keys in place of a pattern", r.Name, r.key)
-	case r.key.Kind == grammar.IP && !network.MatchString(pattern):
-		return fmt.Errorf("pattern %q of rule %q (per ip) ends within a number: write one such as 192.0.2.* or 2001:db8:*", pattern, r.Name)
-	case r.key.Kind == grammar.Or && !alternative.MatchString(pattern):
-		return fmt.Errorf("keys of rule %q (per %s) begin with the place of the value: write the pattern as 0=%s", r.Name, r.key, pattern)
-	}
-	return nil
-}
-
 var (
 	stored      = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`) // the key of a long value
-	network     = regexp.MustCompile(`[.:]\*$`)
-	alternative = regexp.MustCompile(`^[0-9]+=`) // of a key such as "user or ip"
+	alternative = regexp.MustCompile(`^[0-9]+=`)              // of a key such as "user or ip"
 )

@@ -49,19 +49,6 @@ func TestKeys(t *testing.T) {
 		assert.NoError(t, err)
 		assert.Equal(t, c.one, one, "%s %s", c.rule, c.text)
 	}
-	for _, c := range []struct{ rule, pattern, problem string }{
-		{"user", "free-*", ""}, {"ip", "192.0.2.*", ""}, {"ip", "2001:db8:*", ""}, {"either", "0=free-*", ""},
-		{"ip", "192.0.2*", "ends within a number"}, {"either", "free-*", "write the pattern as 0=free-*"}, {"both", "free-*", "join several values"},
-		{"nested", "0=free-*", "join several values"}, {"all", "free-*", "it has no keys"},
-	} {
-		found, err := l.Matching("p", c.rule)
-		require.NoError(t, err)
-		if err = found[0].CheckPattern(c.pattern); c.problem != "" {
-			assert.ErrorContains(t, err, c.problem, c.rule)
-			continue
-		}
-		assert.NoError(t, err, c.rule)
-	}
 	users, err := l.Matching("p", "user")
 	require.NoError(t, err)
 	hash, err := l.Key(users[0], long)

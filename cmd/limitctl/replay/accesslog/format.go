@@ -167,9 +167,9 @@ func detect(lines []string) (*Format, error) {
 			best, most = f, read
 		}
 	}
-	if best == nil && hasColumns(lines[0]) {
+	if line := lines[0]; best == nil && line[0] != '{' && max(strings.Count(line, ","), strings.Count(line, "\t")) > 2 {
 		return nil, fmt.Errorf("the log has columns without names: write their names in a line before them, such as "+
-			"EdgeStartTimestamp,ClientIP,ClientRequestMethod,ClientRequestURI,EdgeResponseStatus; the first line is %s", words.Quote(lines[0]))
+			"EdgeStartTimestamp,ClientIP,ClientRequestMethod,ClientRequestURI,EdgeResponseStatus; the first line is %s", words.Quote(line))
 	}
 	if best == nil {
 		return nil, fmt.Errorf("no known log format reads this log: tried %s, and w3c and csv, whose first line "+

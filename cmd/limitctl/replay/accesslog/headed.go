@@ -76,7 +76,10 @@ func plainAgent(text string) string {
 // such as Cloudflare Logpush writes with a batch_prefix. The names are those of JSON lines. It
 // returns nil for any other line, and if a time, a client or a path is missing.
 func csvFormat(line string) *Format {
-	comma := commaOf(line)
+	comma := ','
+	if strings.Contains(line, "\t") {
+		comma = '\t'
+	}
 	columns := strings.Split(line, string(comma))
 	names, seen := make([]name, len(columns)), [targets]bool{}
 	for i, column := range columns {
@@ -104,20 +107,4 @@ func csvFormat(line string) *Format {
 		}
 		return nil
 	}}
-}
-
-// commaOf returns what separates the columns of a line.
-func commaOf(line string) rune {
-	if strings.Contains(line, "\t") {
-		return '\t'
-	}
-	return ','
-}
-
-// hasColumns reports whether a line that no format reads is one of a log in CSV.
-func hasColumns(line string) bool {
-	in := csv.NewReader(strings.NewReader(line))
-	in.Comma = commaOf(line)
-	columns, err := in.Read()
-	return err == nil && len(columns) > 3 && !strings.HasPrefix(line, "{")
 }
