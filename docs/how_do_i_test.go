@@ -31,17 +31,14 @@ func Example_howDoIOptions() {
 	}}))
 
 	limiter := limit.New(nil, &limit.Options{
-		// skip some requests
+		// skip some requests; for a list, write "exempt ip 10.0.0.0/8" in a rule
 		Exempt: func(c limit.Client) bool { return c.Request.URL.Path == "/healthz" },
 
 		// find the client behind a proxy
 		Proxies: limit.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.5/32")}},
 
-		// answer with a body of your own; the headers and the status are set
-		Refuse: func(w http.ResponseWriter, _ *http.Request, _ limit.Decision) {
-			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprintln(w, `{"error": "too many requests"}`)
-		},
+		// answer with a text of your own; for JSON, set Content-Type first
+		Refuse: func(w http.ResponseWriter, _ *http.Request, _ limit.Decision) { fmt.Fprintln(w, "too many requests") },
 
 		// log refusals
 		Observe: func(r *http.Request, d limit.Decision, err error) {
@@ -62,14 +59,14 @@ func Example_howDoIOptions() {
 		r.Header.Set("X-Forwarded-For", request[1])
 		w := httptest.NewRecorder()
 		server.ServeHTTP(w, r)
-		fmt.Println(request[0], request[1], w.Code)
+		fmt.Print(request[0], " ", request[1], " ", w.Code, " ", w.Body)
 	}
 	// Output:
-	// /items 198.51.100.7 200
-	// /items 198.51.100.8 200
-	// /healthz 198.51.100.7 200
+	// /items 198.51.100.7 200 ok
+	// /items 198.51.100.8 200 ok
+	// /healthz 198.51.100.7 200 ok
 	// msg=refused path=/items decision.policy=application decision.allowed=false decision.mode=exact decision.refusing=[per-ip-1m]
-	// /items 198.51.100.7 429
+	// /items 198.51.100.7 429 too many requests
 }
 
 func Example_howDoIRules() {

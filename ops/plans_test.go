@@ -141,7 +141,12 @@ func TestOverridesOfPage(t *testing.T) {
 		redistest.Await(t, time.Second, "the override", func() bool { return take(i, "alice").Allowed })
 	}
 	t.Logf("3 instances admit after %v", time.Since(began))
-	for user, want := range map[string]int64{"alice": 500, "carol": 2} {
+	pattern := overrides.Override{Policy: "api", Rule: "per-user-1h", Pattern: "free-*", Limit: 1}
+	require.NoError(t, operators.Set(ctx, pattern, time.Hour, "bob"))
+	redistest.Await(t, time.Second, "the pattern", func() bool { return len(operators.List()) == 2 })
+	assert.True(t, take(2, "free-dave").Allowed)
+	assert.False(t, take(2, "free-dave").Allowed)
+	for user, want := range map[string]int64{"alice": 500, "carol": 2, "free-erin": 1} {
 		d := take(1, user)
 		assert.Equal(t, want, slices.Collect(d.Rules())[0].Limit)
 	}

@@ -40,7 +40,7 @@ func (c *change) flags(cmd *cobra.Command, rules bool, what, ending string) {
 // check returns an error for flags that do not fit.
 func (c *change) check(cmd *cobra.Command, args []string) error {
 	switch {
-	case c.list && (c.ends || len(args) > 0 || c.subject != subject{}):
+	case c.list && (c.ends || len(args) > 0 || cmd.Flags().Changed("pattern") || c.subject != subject{}):
 		return usageError{errors.New("--list: write it alone")}
 	case c.list:
 		return nil

@@ -142,14 +142,14 @@ func (s *session) look(cmd *cobra.Command, f *finding, r *live.Rule, named bool)
 
 // overridesOf returns the overrides of the key, also of rules that are not known.
 func (s *session) overridesOf(f *finding, of *subject, rules []*live.Rule) []shownOverride {
-	keys := map[string]bool{f.Key: true}
+	keys := []string{f.Key}
 	for _, r := range rules {
-		for _, key := range s.limits.Keys(r, f.Key) {
-			keys[key] = true
-		}
+		keys = append(keys, s.limits.Keys(r, f.Key)...)
 	}
 	return shownOverrides(slices.DeleteFunc(s.overrides.List(), func(o overrides.Override) bool {
-		return !keys[o.Key] || of.policy != "" && o.Policy != of.policy || of.rule != "" && o.Rule != of.rule
+		prefix, pattern := strings.CutSuffix(o.Pattern, "*")
+		has := func(key string) bool { return !pattern && key == o.Key || pattern && strings.HasPrefix(key, prefix) }
+		return !slices.ContainsFunc(keys, has) || of.policy != "" && o.Policy != of.policy || of.rule != "" && o.Rule != of.rule
 	}))
 }
 

@@ -100,9 +100,30 @@ func TestOverride(t *testing.T) {
 	assert.Equal(t, 1, code)
 	assert.Contains(t, problem, "has no override: limitctl override --list lists them")
 
+	// A pattern, and a key that looks like one.
+	_, out, problem = set("--policy", "api", "--rule", "per-user-1h", "--pattern", "al*", "--limit", "70", "--for", "0")
+	assert.Equal(t, []any{"override: policy api, rule per-user-1h, pattern \"al*\" has the limit 70 until it is removed\n", ""}, []any{out, problem})
+	_, out, problem = set("--policy", "api", "--rule", "per-user-1h", "--key", "al*", "--limit", "80", "--for", "0")
+	assert.Equal(t, "override: policy api, rule per-user-1h, key \"al*\" has the limit 80 until it is removed\n", out)
+	assert.Equal(t, "The star is a part of the key: for each key that begins so, write --pattern in place of --key.\n", problem)
+	out, _ = s.exits(t, 0, "inspect", "--key", "alice", "--policy", "api", "--rule", "per-user-1h")
+	assert.Regexp(t, `(?m)^api .* 70 \(override\) `, out)
+	assert.Regexp(t, `(?m)^override: policy api, rule per-user-1h, pattern "al\*": limit 70, until it is removed, by ann$`, out)
+	assert.NotContains(t, out, "limit 80")
+	out, _ = s.exits(t, 0, "override", "--list", "--json")
+	assert.Contains(t, out, `"pattern": "al*"`)
+	_, out, _ = set("--remove", "--policy", "api", "--rule", "per-user-1h", "--pattern", "al*")
+	assert.Equal(t, "removed: the override of policy api, rule per-user-1h, pattern \"al*\"\n", out)
+	out, _ = s.exits(t, 0, "override", "--list")
+	assert.Regexp(t, `^policy api, rule per-user-1h, key "al\*": limit 80, [^\n]*\n$`, out)
+	set("--remove", "--policy", "api", "--rule", "per-user-1h", "--key", "al*")
+
 	for _, c := range []struct{ args, problem string }{
-		{"", "name a policy, a rule, a key and its limit"}, {"--list --key x", "write it alone"}, {"--list x", "unexpected argument"}, {"--remove login per-ip-1m", "unexpected argument"},
-		{"--remove P login R per-ip-1m", "name a policy, a rule and a key"}, {"P login R per-ip-1m K 192.0.2.1", "name a policy, a rule, a key and its limit"},
+		{"", "name a policy, a rule, a key or a pattern, and its limit"}, {"--list --key x", "write it alone"}, {"--list x", "unexpected argument"}, {"--remove login per-ip-1m", "unexpected argument"},
+		{"--remove P login R per-ip-1m", "name a policy, a rule, and a key or a pattern"}, {"P login R per-ip-1m K 192.0.2.1", "name a policy, a rule, a key or a pattern, and its limit"},
+		{"--list --pattern x*", "write it alone"}, {"P api R per-user-1h --pattern free L 5 --for 1h", "what keys begin with and a star"}, {"P api R per-user-1h --pattern * L 5 --for 1h", "what keys begin with and a star"}, {"P api R per-user-1h K a --pattern a* L 5 --for 1h", "and no --key"},
+		{"P login R per-ip-1m --pattern 192.0.2* L 5 --for 1h", "is not an address"}, {"P api R global-1m --pattern x* L 5 --for 1h", "one quota of all requests"},
+		{"P api R per-ip-and-user-1h --pattern x* L 5 --for 1h", "join several values"},
 		{"P login R per-ip-1m K alice L 5 --for 1h", "is not an address"}, {"P login R x K alice L 5 --for 1h", `write one of --policy "login" --rule per-ip-1m`},
 		{"P login R per-ip-1m K 192.0.2.1 L 0 --for 1h", "--limit 0: write a number from 1 up"}, {"P login R per-ip-1m K 192.0.2.1 L 5", "--for: write how long"},
 		{"P api R global-1m K x L 5 --for 1h", "one quota of all requests"},

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,14 +12,16 @@ import (
 
 func newOverrideCommand() *cobra.Command {
 	var c change
-	var most int64
+	var o overrides.Override
 	cmd := &cobra.Command{
 		Use:   "override --key KEY --limit N | --list | --remove",
-		Short: "Give one key another limit, list such overrides, or remove one",
-		Long: `Give one key of a rule another limit on all instances, list such overrides, or
-remove one. These are the overrides of package overrides, which the programs
-must have in their limit.Options.Override. An IPv6 address stands for its /64. A
-change is in force within a second, and a key keeps what it has used.
+		Short: "Give keys another limit, list such overrides, or remove one",
+		Long: `Give one key of a rule, or each key that begins with a text, another limit on
+all instances, list such overrides, or remove one. These are the overrides of
+package overrides, which the programs must have in their limit.Options.Override.
+An IPv6 address stands for its /64. A change is in force within a second, and a
+key keeps what it has used. An override of a key comes first, then that of the
+longest pattern.
 
 It checks the policy and the rule against --file, --rules with --on, or the
 pushed file. It shows what it will do, and asks. Without a terminal, write
@@ -26,19 +29,24 @@ pushed file. It shows what it will do, and asks. Without a terminal, write
 Redis failed, 2 if the change was not confirmed, and 3 for wrong arguments.`,
 		Example: `  limitctl override --policy api --rule per-user-1h --key alice \
     --limit 5000 --for 24h --reason launch --by ann
+  limitctl override --policy api --rule per-user-1h --pattern "free-*" \
+    --limit 50 --for 24h --by ann
   limitctl override --list
   limitctl override --remove --policy api --rule per-user-1h --key alice`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			named := c.policy != "" && c.rule != "" && c.key != ""
-			switch {
+			o.Policy, o.Rule, o.Key, o.Reason = c.policy, c.rule, c.key, c.reason
+			named := o.Policy != "" && o.Rule != "" && o.Key+o.Pattern != ""
+			switch star := strings.Index(o.Pattern, "*"); {
+			case o.Pattern != "" && (o.Key != "" || star < 1 || star < len(o.Pattern)-1):
+				return usageError{fmt.Errorf("--pattern %q: write what keys begin with and a star, such as \"free-*\", and no --key", o.Pattern)}
 			case c.ends && !c.list && !named:
-				return usageError{errors.New("name a policy, a rule and a key: limitctl override --remove --policy api --rule per-user-1h --key alice")}
+				return usageError{errors.New("name a policy, a rule, and a key or a pattern: limitctl override --remove --policy api --rule per-user-1h --key alice")}
 			case !c.ends && !c.list && !(named && cmd.Flags().Changed("limit")):
-				return usageError{errors.New("name a policy, a rule, a key and its limit: limitctl override --policy api --rule per-user-1h --key alice --limit 5000 --for 24h")}
-			case !c.ends && !c.list && most < 1:
-				return usageError{fmt.Errorf("--limit %d: write a number from 1 up; to refuse all requests, see limitctl ban", most)}
+				return usageError{errors.New("name a policy, a rule, a key or a pattern, and its limit: limitctl override --policy api --rule per-user-1h --key alice --limit 5000 --for 24h")}
+			case !c.ends && !c.list && o.Limit < 1:
+				return usageError{fmt.Errorf("--limit %d: write a number from 1 up; to refuse all requests, see limitctl ban", o.Limit)}
 			}
 			if err := c.check(cmd, args); err != nil {
 				return err
@@ -56,8 +64,7 @@ Redis failed, 2 if the change was not confirmed, and 3 for wrong arguments.`,
 				return err
 			}
 			defer s.end()
-			o := overrides.Override{Policy: c.policy, Rule: c.rule, Limit: most, Reason: c.reason}
-			if o.Key, err = s.overrideKey(cmd, &c); err != nil {
+			if err := s.resolve(cmd, &c, &o); err != nil {
 				return err
 			}
 			if c.ends {
@@ -67,31 +74,36 @@ Redis failed, 2 if the change was not confirmed, and 3 for wrong arguments.`,
 		},
 	}
 	c.flags(cmd, true, "override", "remove")
-	cmd.Flags().Int64Var(&most, "limit", 0, "the limit of the key, from 1 up")
+	cmd.Flags().Int64Var(&o.Limit, "limit", 0, "the limit of the key, from 1 up")
+	cmd.Flags().StringVar(&o.Pattern, "pattern", "", "in place of --key, what keys begin with and a star, such as \"free-*\"")
 	return cmd
 }
 
-// overrideKey returns the key that --key stands for. Without rules, it is that.
-func (s *session) overrideKey(cmd *cobra.Command, c *change) (string, error) {
-	policy, rule, key := c.policy, c.rule, c.key
+// resolve sets the key that --key stands for. Without rules, it is that.
+func (s *session) resolve(cmd *cobra.Command, c *change, o *overrides.Override) error {
+	if strings.HasSuffix(o.Key, "*") && !c.ends {
+		fmt.Fprintln(cmd.ErrOrStderr(), "The star is a part of the key: for each key that begins so, write --pattern in place of --key.")
+	}
 	if s.source == "" {
 		if !c.ends { // otherwise the answer says whether there was such an override
 			fmt.Fprintln(cmd.ErrOrStderr(), "The policy, the rule and the form of the key are not checked: to check them, write --file, or --rules and --on.")
 		}
-		return key, nil
+		return nil
 	}
-	found, err := s.limits.Matching(policy, rule)
+	found, err := s.limits.Matching(o.Policy, o.Rule)
+	switch {
+	case err != nil:
+	case o.Pattern != "" && found[0].Composite():
+		err = fmt.Errorf("keys of rule %q join several values: write a whole --key in place of a pattern", o.Rule)
+	case o.Pattern != "":
+		o.Pattern, err = s.limits.Key(found[0], o.Pattern)
+	case s.overrides.Limit(o.Policy, o.Rule, o.Key) == 0: // one that is there is meant as it is
+		o.Key, err = s.limits.Key(found[0], o.Key)
+	}
 	if err != nil {
-		return "", usageError{err}
+		return usageError{err}
 	}
-	if s.overrides.Limit(policy, rule, key) > 0 {
-		return key, nil // one that is there is meant as it is
-	}
-	key, err = s.limits.Key(found[0], key)
-	if err != nil {
-		return "", usageError{err}
-	}
-	return key, nil
+	return nil
 }
 
 func (s *session) setOverride(cmd *cobra.Command, c *change, o overrides.Override) error {
@@ -107,7 +119,7 @@ func (s *session) setOverride(cmd *cobra.Command, c *change, o overrides.Overrid
 
 func (s *session) removeOverride(cmd *cobra.Command, c *change, o overrides.Override) error {
 	return c.make(cmd, fmt.Sprintf("This removes the override of %s on all instances.", keyOf(o)), func() error {
-		err := s.overrides.Remove(cmd.Context(), o.Policy, o.Rule, o.Key, c.by)
+		err := s.overrides.Remove(cmd.Context(), o, c.by)
 		if errors.Is(err, overrides.ErrNone) {
 			err = fmt.Errorf("%w: %s has no override: limitctl override --list lists them", errNothing, keyOf(o))
 		}
@@ -116,27 +128,31 @@ func (s *session) removeOverride(cmd *cobra.Command, c *change, o overrides.Over
 }
 
 func keyOf(o overrides.Override) string {
+	if o.Pattern != "" {
+		return fmt.Sprintf("policy %s, rule %s, pattern %s", shown(o.Policy), shown(o.Rule), shown(o.Pattern))
+	}
 	return fmt.Sprintf("policy %s, rule %s, key %s", shown(o.Policy), shown(o.Rule), shown(o.Key))
 }
 
 // A shownOverride is an override as commands print it.
 type shownOverride struct {
-	Policy string `json:"policy"`
-	Rule   string `json:"rule"`
-	Key    string `json:"key"`
-	Limit  int64  `json:"limit"`
+	Policy  string `json:"policy"`
+	Rule    string `json:"rule"`
+	Key     string `json:"key"`
+	Pattern string `json:"pattern,omitempty"` // in place of Key
+	Limit   int64  `json:"limit"`
 	terms
 }
 
 func (o shownOverride) String() string {
-	key := keyOf(overrides.Override{Policy: o.Policy, Rule: o.Rule, Key: o.Key})
+	key := keyOf(overrides.Override{Policy: o.Policy, Rule: o.Rule, Key: o.Key, Pattern: o.Pattern})
 	return fmt.Sprintf("%s: limit %d%s", key, o.Limit, o.terms)
 }
 
 func shownOverrides(all []overrides.Override) []shownOverride {
 	list := []shownOverride{}
 	for _, o := range all {
-		list = append(list, shownOverride{o.Policy, o.Rule, o.Key, o.Limit, terms{o.Until.UTC(), o.By, o.Reason, o.At}})
+		list = append(list, shownOverride{o.Policy, o.Rule, o.Key, o.Pattern, o.Limit, terms{o.Until.UTC(), o.By, o.Reason, o.At}})
 	}
 	return list
 }

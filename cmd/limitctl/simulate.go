@@ -44,8 +44,8 @@ for how long. Without a policy, it suggests limits.
 It decides with the limiter itself, in memory, at the times of the log. It reads
 the logs of nginx, Nginx Proxy Manager, Apache, Caddy, Traefik, Envoy, HAProxy,
 AWS ALB, CloudFront, Cloudflare, IIS, Gin, Echo and log/slog, CSV with a header,
-and JSON lines, also as Kubernetes, docker compose, syslog and journald pass
-them on, plain or compressed with gzip or zstd. LOG is a file, a pattern such as
+and JSON lines, also as Kubernetes, Docker, syslog and journald pass them on,
+plain or compressed with gzip or zstd. LOG is a file, a pattern such as
 "access.log*", or - for the standard input. Files may be given in any order. To
 suggest limits, it reads the log twice, the standard input from a copy in the
 directory of temporary files. A pipe is read once, and no suggestion is tried.

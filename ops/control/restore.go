@@ -20,7 +20,7 @@ const (
 // returns the new version.
 //
 // The instance writes the documents back that Redis does not have, or has from an
-// earlier time. What Redis has changed or deleted later stays so: see restoreScript.
+// earlier time. What Redis has changed or deleted later stays so: see restore.lua.
 // Other instances may do the same meanwhile. If it fails, the version that is known
 // stays unknown to Redis, so the instance begins again.
 func (w *watcher) reconcile(ctx context.Context, version string, now int64, local time.Time) (string, error) {

@@ -28,7 +28,8 @@ type action struct {
 	Policy  string `json:"policy"`
 	Rule    string `json:"rule"`
 	Key     string `json:"key"`
-	ID      string `json:"id"` // in the place of Key or Entry
+	ID      string `json:"id"`      // in the place of Key or Entry
+	Pattern bool   `json:"pattern"` // whether the Key of an override is one
 	Entry   string `json:"entry"`
 	Limit   int64  `json:"limit"`
 	Seconds int64  `json:"seconds"` // 0 means until removed
@@ -183,16 +184,19 @@ func (p *page) rule(policy, rule string) (found limit.Rule) {
 	return found
 }
 
-// origin returns the policy and the rule whose limits those of an action are: of another set,
-// if the policy is With it.
-func (p *page) origin(a *action) (policy, rule string) {
+// overrideOf returns the override of an action. The limit is that of another set, if the policy
+// is With it.
+func (p *page) overrideOf(a *action) overrides.Override {
+	o := overrides.Override{Policy: a.Policy, Rule: a.Rule, Key: a.key, Limit: a.Limit, Reason: a.Reason}
 	if set, i := p.find(a.Policy, a.Rule); i >= 0 {
-		policy, rule = set.Origin(i)
+		if policy, rule := set.Origin(i); policy != "" {
+			o.Policy, o.Rule = policy, rule
+		}
 	}
-	if policy == "" {
-		return a.Policy, a.Rule
+	if a.Pattern {
+		o.Key, o.Pattern = "", a.key
 	}
-	return policy, rule
+	return o
 }
 
 func (p *page) unban(ctx context.Context, v viewer, a *action) (string, error) {
@@ -218,17 +222,14 @@ func (p *page) override(ctx context.Context, v viewer, a *action) (string, error
 	if p.rule(a.Policy, a.Rule).Name == "" {
 		return "", problemf(http.StatusNotFound, "policy %q has no rule %q: send names of the list of policies", excerpt(a.Policy, 100), excerpt(a.Rule, 64))
 	}
-	o := overrides.Override{Key: a.key, Limit: a.Limit, Reason: a.Reason}
-	o.Policy, o.Rule = p.origin(a)
-	if err := p.options.Overrides.Set(ctx, o, a.lasts, by(v)); err != nil {
+	if err := p.options.Overrides.Set(ctx, p.overrideOf(a), a.lasts, by(v)); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("The limit of %s in %s is %d%s.", p.name(a), a.Rule, a.Limit, a.forTime()), nil
 }
 
 func (p *page) unoverride(ctx context.Context, v viewer, a *action) (string, error) {
-	policy, rule := p.origin(a)
-	if err := p.options.Overrides.Remove(ctx, policy, rule, a.key, by(v)); err != nil {
+	if err := p.options.Overrides.Remove(ctx, p.overrideOf(a), by(v)); err != nil {
 		if errors.Is(err, overrides.ErrNone) {
 			return "", problemf(http.StatusNotFound, "%s has no override in %s: send one of the list of overrides", p.name(a), excerpt(a.Rule, 64))
 		}

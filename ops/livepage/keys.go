@@ -1,6 +1,7 @@
 package livepage
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -75,8 +76,8 @@ func (p *page) lists(t *totals) {
 		list := o.List()
 		s.Overridden = len(list)
 		s.Overrides = rows(list, maxListed, listBytes, func(e *overrides.Override) override {
-			row := override{Policy: e.Policy, Rule: e.Rule, Limit: e.Limit, By: e.By, Reason: e.Reason, Until: unixMilli(e.Until)}
-			row.Key, row.ID = p.show(e.Key)
+			row := override{Policy: e.Policy, Rule: e.Rule, Pattern: e.Pattern != "", Limit: e.Limit, By: e.By, Reason: e.Reason, Until: unixMilli(e.Until)}
+			row.Key, row.ID = p.show(cmp.Or(e.Pattern, e.Key))
 			return row
 		})
 	}

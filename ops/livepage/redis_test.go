@@ -122,6 +122,23 @@ func TestBansAndOverrides(t *testing.T) {
 			status, body = one.change(t, "unoverride", `{`+key+`}`)
 			assert.Equal(t, 404, status, body)
 
+			// A pattern is listed and removed as such.
+			of := `"policy":"POST /login","rule":"per-user-1m","pattern":true`
+			status, body = one.change(t, "override", `{`+of+`,"key":"`+name[:4]+`*","limit":5,"seconds":60}`)
+			require.Equal(t, 200, status, body)
+			soon(func() bool { return other.login(t, name) == 200 })
+			row = at(t, list(other, "overrides"), "overrides", 0)
+			assert.Equal(t, true, at(t, row, "pattern"))
+			field := "key"
+			if hide {
+				field = "id"
+				row = at(t, list(one, "overrides"), "overrides", 0)
+				assert.NotContains(t, fmt.Sprint(row), name[:4])
+			}
+			status, body = one.change(t, "unoverride", `{`+of+`,"`+field+`":"`+at(t, row, field).(string)+`"}`)
+			require.Equal(t, 200, status, body)
+			soon(func() bool { return other.login(t, name) == 429 })
+
 			// A ban of a key: the page makes the entry of a user. It stays until removed.
 			status, body = one.change(t, "ban", `{`+key+`,"seconds":0,"reason":"stolen"}`)
 			require.Equal(t, 200, status, body)

@@ -118,13 +118,14 @@ type (
 		Reason string `json:"reason"`
 	}
 	override struct {
-		Policy string `json:"policy"`
-		Rule   string `json:"rule"`
-		Key    string `json:"key,omitempty"`
-		ID     string `json:"id,omitempty"`
-		Limit  int64  `json:"limit"`
-		Until  int64  `json:"until"`
-		By     string `json:"by"`
-		Reason string `json:"reason"`
+		Policy  string `json:"policy"`
+		Rule    string `json:"rule"`
+		Key     string `json:"key,omitempty"`
+		ID      string `json:"id,omitempty"`
+		Pattern bool   `json:"pattern,omitempty"` // whether the Key is one
+		Limit   int64  `json:"limit"`
+		Until   int64  `json:"until"`
+		By      string `json:"by"`
+		Reason  string `json:"reason"`
 	}
 )

@@ -1,5 +1,6 @@
-// Package overrides raises or lowers the limits of single keys while a program runs: one
-// customer's limit for a day, for example. All instances on one Redis share them.
+// Package overrides raises or lowers the limits of single keys, or of all keys that begin with
+// a text, while a program runs: one customer's limit for a day, for example. All instances on
+// one Redis share them.
 //
 //	rules := limit.Named("api", limit.PerUser(time.Hour, 1000), limit.PerIP(time.Minute, 60))
 //	o := overrides.New(ctx, control.New(client, nil), &overrides.Options{
@@ -31,7 +32,6 @@ import (
 	"math"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -53,21 +53,28 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Overrides are limits of single keys. Make them with [New]. They are safe for
-// concurrent use.
+// Overrides are limits of single keys and of patterns. Make them with [New]. They are safe
+// for concurrent use.
 type Overrides struct {
 	options Options
 	control *control.Control
-	known   atomic.Pointer[map[name]*Override]
+	known   atomic.Pointer[known]
 	invalid int // overrides that could not be read, when they were read last
 }
 
-// An Override is the limit of a key of a rule.
+// An Override is the limit of a key of a rule, or of each key that a pattern matches.
 type Override struct {
 	Policy string // as limit.Decision.Policy names it: "api", or the route "POST /update"
 	Rule   string // the name of the rule
-	Key    string // as operate.Key returns it
-	Limit  int64  // units a window, from 1
+	Key    string // as operate.Key returns it; a star in it is a star
+
+	// Pattern, if not empty, stands in place of Key: "free-*" gives the limit to each key that
+	// begins with "free-". The override of a Key comes first, then that of the longest pattern.
+	// A pattern is only as safe as its keys: a client that chooses a key chooses its limit.
+	// Keys of more than 128 bytes are hashes, which no pattern matches.
+	Pattern string
+
+	Limit int64 // units a window, from 1
 
 	// Reason is why, in up to 1,000 bytes.
 	Reason string
@@ -78,13 +85,9 @@ type Override struct {
 	At    time.Time // when, by the clock of Redis
 }
 
-// A name is what an override is for.
-type name struct{ policy, rule, key string }
-
 const (
 	kind      = "overrides"
 	maxReason = 1000
-	maxName   = 512 // of a document
 )
 
 // New returns the overrides of a Control, and follows them until ctx ends. A nil
@@ -92,15 +95,15 @@ const (
 // back, which the Control logs.
 func New(ctx context.Context, c *control.Control, options *Options) *Overrides {
 	o := &Overrides{options: *cmp.Or(options, new(Options)), control: c}
-	o.known.Store(new(map[name]*Override))
+	o.known.Store(new(known))
 	if err := c.Watch(ctx, kind, o.apply); err != nil {
 		panic(err) // the kind is valid
 	}
 	return o
 }
 
-// Set gives a key a limit for a duration, and replaces the override that it has. An
-// override for limit.Never, the longest Duration, does not end. by says who sets it.
+// Set gives a key or a pattern a limit for a duration, and replaces the override that it has.
+// An override for limit.Never, the longest Duration, does not end. by says who sets it.
 //
 // The limit takes the place of limit.Rule.Limit. One that is too large for the algorithm
 // counts as the largest that the algorithm allows. To refuse all requests of a client,
@@ -113,12 +116,14 @@ func New(ctx context.Context, c *control.Control, options *Options) *Overrides {
 // An error is about the arguments, or about Redis; then the override may have been
 // set. Set may be repeated.
 func (o *Overrides) Set(ctx context.Context, e Override, d time.Duration, by string) error {
-	document, err := documentOf(e.Policy, e.Rule, e.Key)
+	n, err := nameOf(&e)
 	switch {
 	case err != nil:
 		return err
 	case o.options.Rules != nil && !o.options.Rules(e.Policy, e.Rule):
 		return fmt.Errorf("overrides: policy %q has no rule %q: write the names that limit.Decision shows", e.Policy, e.Rule)
+	case n.pattern && strings.HasPrefix(e.Rule, "per-ip-"):
+		return fmt.Errorf("overrides: pattern %q of rule %q: it could match addresses of other networks: write a Key for each address", e.Pattern, e.Rule)
 	case strings.HasPrefix(e.Rule, "per-ip-") && isOtherPrefix(e.Key):
 		return fmt.Errorf("overrides: key %q of rule %q: no client has it, since the key of an IPv6 client is a prefix such as 2001:db8:1:2::/64: "+
 			"write the key that operate.Key returns", e.Key, e.Rule)
@@ -135,7 +140,7 @@ func (o *Overrides) Set(ctx context.Context, e Override, d time.Duration, by str
 	if err != nil {
 		return err
 	}
-	return o.control.Put(ctx, kind, document, text, d, by)
+	return o.control.Put(ctx, kind, n.document(), text, d, by)
 }
 
 // isOtherPrefix reports whether a key is an IPv6 address or a prefix, but not in the
@@ -157,36 +162,37 @@ type value struct {
 // ErrNone is wrapped by the error of [Overrides.Remove] for a key without an override.
 var ErrNone = errors.New("overrides: no such override")
 
-// Remove ends the override of a key. The error wraps [ErrNone] if there is none.
-func (o *Overrides) Remove(ctx context.Context, policy, rule, key, by string) error {
-	document, err := documentOf(policy, rule, key)
+// Remove ends the override of a key or of a pattern, whose Limit and other fields it ignores.
+// The error wraps [ErrNone] if there is none.
+func (o *Overrides) Remove(ctx context.Context, e Override, by string) error {
+	n, err := nameOf(&e)
 	if err != nil {
 		return err
 	}
-	removed, err := o.control.Delete(ctx, kind, document, by)
+	removed, err := o.control.Delete(ctx, kind, n.document(), by)
 	if err == nil && !removed {
-		err = fmt.Errorf("%w: policy %q, rule %q, key %q: write one of List", ErrNone, policy, rule, key)
+		err = fmt.Errorf("%w: policy %q, rule %q, key %q: write one of List", ErrNone, e.Policy, e.Rule, cmp.Or(e.Pattern, e.Key))
 	}
 	return err
 }
 
-// List returns the overrides that this instance knows, sorted by policy, rule and key.
+// List returns the overrides that this instance knows, sorted by policy, rule, key and pattern.
 func (o *Overrides) List() (list []Override) {
-	for _, e := range *o.known.Load() {
+	for _, e := range o.known.Load().overrides {
 		if !e.ended() {
 			list = append(list, *e)
 		}
 	}
 	slices.SortFunc(list, func(a, b Override) int {
-		return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Pattern, b.Pattern))
 	})
 	return list
 }
 
 func (e *Override) ended() bool { return !e.Until.IsZero() && !time.Now().Before(e.Until) }
 
-// History returns the last changes, the newest first. The Name of a change has the
-// policy, the rule and the key, quoted.
+// History returns the last changes, the newest first. The Name of a change has the policy, the
+// rule and the key, quoted. Behind a quoted "free-", the star of the pattern free-* follows.
 func (o *Overrides) History(ctx context.Context) ([]control.Change, error) {
 	return o.control.History(ctx, kind)
 }
@@ -194,48 +200,23 @@ func (o *Overrides) History(ctx context.Context) ([]control.Change, error) {
 // Limit returns the limit of a key, or 0 if it has no override. It is for
 // limit.Options.Override.
 func (o *Overrides) Limit(policy, rule, key string) int64 {
-	known := *o.known.Load()
-	if len(known) == 0 {
-		return 0
-	}
-	if e, ok := known[name{policy, rule, key}]; ok && !e.ended() {
-		return e.Limit
-	}
-	return 0
-}
-
-// documentOf returns the name of the document of an override.
-func documentOf(policy, rule, key string) (string, error) {
-	if policy == "" || rule == "" {
-		return "", fmt.Errorf("overrides: policy %q, rule %q: write the names that limit.Decision shows", policy, rule)
-	}
-	document := strconv.Quote(policy) + " " + strconv.Quote(rule) + " " + strconv.Quote(key)
-	if len(document) > maxName {
-		return "", fmt.Errorf("overrides: the policy, rule and key have %d bytes: the most is %d", len(document), maxName)
-	}
-	return document, nil
-}
-
-// nameOf reads the name of a document.
-func nameOf(document string) (n name, ok bool) {
-	_, err := fmt.Sscanf(document, "%q %q %q", &n.policy, &n.rule, &n.key)
-	again, problem := documentOf(n.policy, n.rule, n.key)
-	return n, err == nil && problem == nil && again == document
+	return o.known.Load().limit(name{ruleName{policy, rule}, key, false})
 }
 
 // apply puts the overrides of a Control in force.
 func (o *Overrides) apply(documents map[string]control.Document) {
-	known, invalid := make(map[name]*Override, len(documents)), 0
+	k, invalid := known{make(map[name]*Override, len(documents)), map[ruleName][]int{}}, 0
 	for document, d := range documents {
 		var v value
-		n, ok := nameOf(document)
+		e, n, ok := read(document)
 		if err := json.Unmarshal(d.Value, &v); !ok || err != nil || v.Limit < 1 || v.Limit > core.MaxLimit {
 			invalid++
 			continue
 		}
-		known[n] = &Override{Policy: n.policy, Rule: n.rule, Key: n.key, Limit: v.Limit, Reason: v.Reason, Until: d.Expires, By: d.By, At: d.At}
+		e.Limit, e.Reason, e.Until, e.By, e.At = v.Limit, v.Reason, d.Expires, d.By, d.At
+		k.add(n, &e)
 	}
-	o.known.Store(&known)
+	o.known.Store(&k)
 	if invalid != o.invalid && invalid > 0 {
 		notice.Write(&notice.Log{To: o.options.Log}, notice.OverridesInvalid, "overrides: documents that are no overrides have no effect", 0, "documents", invalid)
 	}

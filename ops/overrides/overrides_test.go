@@ -63,9 +63,9 @@ func TestOverrides(t *testing.T) {
 	alice.By = "carol"
 	assert.Equal(t, []Override{alice}, list)
 
-	require.NoError(t, all[2].Remove(ctx, "api", "r", "alice", "bob"))
+	require.NoError(t, all[2].Remove(ctx, alice, "bob"))
 	removed := everywhere(0)
-	err := all[2].Remove(ctx, "api", "r", "alice", "bob")
+	err := all[2].Remove(ctx, alice, "bob")
 	require.ErrorIs(t, err, ErrNone)
 	assert.EqualError(t, err, `overrides: no such override: policy "api", rule "r", key "alice": write one of List`)
 	changes, err := all[0].History(ctx)
@@ -106,7 +106,7 @@ func TestInvalid(t *testing.T) {
 		assert.ErrorContains(t, o.Set(t.Context(), e, d, "bob"), want)
 	}
 	assert.ErrorContains(t, o.Set(t.Context(), good, time.Hour, ""), "by")
-	assert.ErrorContains(t, o.Remove(t.Context(), "", "r", "k", "bob"), `policy ""`)
+	assert.ErrorContains(t, o.Remove(t.Context(), Override{Rule: "r", Key: "k"}, "bob"), `policy ""`)
 	assert.Empty(t, o.List())
 
 	for name, text := range map[string]string{"no name": `{"limit":1}`, `"api" "r" "a"`: `{"limit":0}`, `"api" "r" "b"`: "{", `"api" "r"  "c"`: `{"limit":1}`} {
@@ -123,19 +123,82 @@ func TestInvalid(t *testing.T) {
 func TestEdges(t *testing.T) {
 	o := &Overrides{options: Options{Log: slog.New(slog.DiscardHandler)}}
 	for limit, want := range map[int64]int64{0: 0, 1: 1, core.MaxLimit: core.MaxLimit, core.MaxLimit + 1: 0} {
-		document, err := documentOf("api", "r", "k")
-		require.NoError(t, err)
-		o.apply(map[string]control.Document{document: {Value: fmt.Appendf(nil, `{"limit":%d}`, limit)}})
+		o.apply(map[string]control.Document{`"api" "r" "k"`: {Value: fmt.Appendf(nil, `{"limit":%d}`, limit)}})
 		assert.Equal(t, want, o.Limit("api", "r", "k"), limit)
 		assert.Len(t, o.List(), int(min(want, 1)), limit)
 	}
+}
+
+// TestPatterns has keys that several overrides match: that of the key applies, then that of the
+// longest pattern, and of those that have ended none.
+func TestPatterns(t *testing.T) {
+	o := start(t, redistest.Launch(t).Addr, nil)
+	free := Override{Policy: "api", Rule: "r", Pattern: "free-*", Limit: 1}
+	for _, e := range []Override{free,
+		{Policy: "api", Rule: "r", Pattern: "free-eu-*", Limit: 2},
+		{Policy: "api", Rule: "r", Pattern: "free-eu-b*", Limit: 3},
+		{Policy: "api", Rule: "r", Pattern: "s*", Limit: 4},
+		{Policy: "api", Rule: "r", Key: "free-eu-bob", Limit: 5},
+		{Policy: "api", Rule: "r", Key: "free-*", Limit: 6},
+		{Policy: "api", Rule: "r", Key: "*", Limit: 7},
+		{Policy: "api", Rule: "r", Pattern: "\xff\"*", Limit: 8},
+	} {
+		require.NoError(t, o.Set(t.Context(), e, time.Hour, "bob"), e)
+	}
+	redistest.Await(t, time.Second, "the overrides", func() bool { return len(o.List()) == 8 })
+	limits := map[string]int64{
+		"free-": 1, "free-alice": 1, "free-eu": 1, "free-eu-": 2, "free-eu-al": 2, "free-eu-b": 3, "free-eu-bo": 3, "free-eu-bobby": 3,
+		"free-eu-bob": 5, "free-*": 6, "free-**": 1, "*": 7, "": 0, "f": 0, "free": 0, "Free-alice": 0, " free-alice": 0, "x": 0, "\xff": 0, "\xff\"x": 8,
+		"sam": 4, "sha256:" + strings.Repeat("0", 64): 0, // of a long value, whatever it begins with
+	}
+	for key, want := range limits {
+		assert.Equal(t, want, o.Limit("api", "r", key), key)
+		assert.Zero(t, o.Limit("api", "q", key))
+		assert.Zero(t, o.Limit("other", "r", key))
+	}
+	require.NoError(t, o.Remove(t.Context(), free, "bob"))
+	redistest.Await(t, time.Second, "the end of the pattern", func() bool { return o.Limit("api", "r", "free-alice") == 0 })
+	assert.EqualValues(t, 6, o.Limit("api", "r", "free-*"), "the key is another override")
+	assert.EqualError(t, o.Remove(t.Context(), free, "bob"), `overrides: no such override: policy "api", rule "r", key "free-*": write one of List`)
+	changes, err := o.History(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, `"api" "r" "free-"*`, changes[0].Name)
+
+	const form = "write what keys begin with, and one star at the end, such as free-*; for a key with a star, write it as Key"
+	for pattern, want := range map[string]string{
+		"*": form, "free-": form, "*free": form, "a*b": form, "a*b*": form, "free-**": form,
+		strings.Repeat("k", 129) + "*": "keys of more than 128 bytes are hashes, which no pattern matches: write the Key",
+		"sha256:0*":                    "are hashes",
+	} {
+		assert.ErrorContains(t, o.Set(t.Context(), Override{Policy: "api", Rule: "r", Pattern: pattern, Limit: 1}, time.Hour, "bob"), want, pattern)
+	}
+	assert.ErrorContains(t, o.Set(t.Context(), Override{Policy: "api", Rule: "r", Key: "k", Pattern: "k*", Limit: 1}, time.Hour, "bob"), `key "k" and pattern "k*": write one of them`)
+	assert.ErrorContains(t, o.Set(t.Context(), Override{Policy: "api", Rule: "per-ip-1m", Pattern: "192.0.2*", Limit: 1}, time.Hour, "bob"), "write a Key for each address")
+}
+
+// TestEndedPatterns holds that the next override applies where one has ended.
+func TestEndedPatterns(t *testing.T) {
+	var o Overrides
+	document := func(limit int, left time.Duration) control.Document {
+		return control.Document{Value: fmt.Appendf(nil, `{"limit":%d}`, limit), Expires: time.Now().Add(left)}
+	}
+	o.apply(map[string]control.Document{`"api" "r" "free-eu-bob"`: document(1, 0), `"api" "r" "free-eu-"*`: document(2, -time.Hour), `"api" "r" "free-"*`: document(3, time.Hour)})
+	assert.EqualValues(t, 3, o.Limit("api", "r", "free-eu-bob"))
+	assert.Len(t, o.List(), 1)
+}
+
+// TestManyPatterns holds that patterns of one length cost one look-up.
+func TestManyPatterns(t *testing.T) {
+	k := withOverrides(1000).known.Load()
+	assert.Len(t, k.overrides, 2000)
+	assert.Equal(t, map[ruleName][]int{{"api", "r"}: {8, 7, 6}}, k.prefixes)
 }
 
 // TestAllocations holds that a decision costs no memory.
 func TestAllocations(t *testing.T) {
 	for _, n := range []int{0, 1000} {
 		o := withOverrides(n)
-		for _, key := range []string{"alice", "5"} {
+		for _, key := range []string{"alice", "5", "free-alice", "free-5x"} {
 			assert.Zero(t, testing.AllocsPerRun(100, func() { o.Limit("api", "r", key) }))
 		}
 	}
@@ -144,7 +207,7 @@ func TestAllocations(t *testing.T) {
 func BenchmarkLimit(b *testing.B) {
 	for _, n := range []int{0, 100_000} {
 		o := withOverrides(n)
-		for _, key := range []string{"alice", "5"} {
+		for _, key := range []string{"alice", "5", "free-5x"} {
 			b.Run(fmt.Sprintf("overrides=%d/key=%s", n, key), func(b *testing.B) {
 				for b.Loop() {
 					o.Limit("api", "r", key)
@@ -155,11 +218,13 @@ func BenchmarkLimit(b *testing.B) {
 }
 
 func withOverrides(n int) *Overrides {
-	known := make(map[name]*Override)
+	documents := make(map[string]control.Document)
 	for i := range n {
-		known[name{"api", "r", fmt.Sprint(i)}] = &Override{Limit: 1, Until: time.Now().Add(time.Hour)}
+		for _, form := range []string{`"api" "r" "%d"`, `"api" "r" "free-%d"*`} {
+			documents[fmt.Sprintf(form, i)] = control.Document{Value: []byte(`{"limit":1}`), Expires: time.Now().Add(time.Hour)}
+		}
 	}
 	var o Overrides
-	o.known.Store(&known)
+	o.apply(documents)
 	return &o
 }

@@ -100,7 +100,7 @@ export const lift = (ban, done) => ({
 
 export const remove = (o, done) => ({
   title: `Remove the override of ${name(o)}?`, text: () => `${visible(o.rule)} of ${visible(o.policy)} has its declared limit again, on all instances within a second.`,
-  yes: 'Remove the override', path: 'unoverride', body: () => subject(o), done,
+  yes: 'Remove the override', path: 'unoverride', body: () => ({ ...subject(o), pattern: o.pattern }), done,
 });
 
 export function ban(of, done) {

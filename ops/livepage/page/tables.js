@@ -115,9 +115,9 @@ export class Lists {
         return { texts: [until(b.until)], note: b.rule ? `by ${visible(b.rule)} of ${visible(b.policy)}` : byAndWhy(b) };
       });
     });
-    this.overrides = new Rows(byId('overrides').createTBody(), (o) => identity(o.policy, o.rule, o.key, o.id), (first) => {
+    this.overrides = new Rows(byId('overrides').createTBody(), (o) => identity(o.policy, o.rule, o.key, o.id, o.pattern), (first) => {
       let now = first;
-      return this.row(['th', name(first), `${visible(first.policy)} · ${visible(first.rule)}`], 'override', 'Remove…', () => remove(now), (o) => {
+      return this.row(['th', name(first), `${first.pattern ? 'pattern · ' : ''}${visible(first.policy)} · ${visible(first.rule)}`], 'override', 'Remove…', () => remove(now), (o) => {
         now = o;
         return { texts: [exactly(o.limit), until(o.until)], note: byAndWhy(o) };
       });

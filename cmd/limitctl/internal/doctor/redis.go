@@ -38,7 +38,11 @@ func Redis(ctx context.Context, o RedisOptions) (*RedisFacts, error) {
 	}
 	o.Prefix = cmp.Or(o.Prefix, "limit")
 	base, err := o.Server(ctx)
-	if err != nil {
+	switch {
+	case errors.Is(err, redisclient.ErrNoSentinel):
+		nodes := []Node{{Addr: "Sentinel", Err: err.Error()}}
+		return &RedisFacts{Prefix: o.Prefix, Nodes: nodes, Keys: scan(ctx, nil, nodes, o)}, nil
+	case err != nil:
 		return nil, err
 	}
 	facts := &RedisFacts{Prefix: o.Prefix, TLS: base.TLSConfig != nil, DB: base.DB, Cluster: o.Cluster}

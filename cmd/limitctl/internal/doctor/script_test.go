@@ -123,33 +123,24 @@ func TestSlowScript(t *testing.T) {
 	assert.Contains(t, []Verdict{Warn, Fail}, f.Verdict, f.Found) // a busy machine may be slower still
 }
 
-// TestNeeded holds the list of commands to the scripts.
+// TestNeeded holds the lists of commands to the scripts.
 func TestNeeded(t *testing.T) {
-	files, err := filepath.Glob("../../../../lua/*.lua")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	want := []string{"EVALSHA", "EVAL", "INFO"} // which the store sends
-	for _, file := range files {
-		text, err := os.ReadFile(file)
+	for folder, c := range map[string]struct{ sent, listed []string }{
+		"lua":         {[]string{"EVALSHA", "EVAL", "INFO"}, slices.Concat(redisfacts.Needed, redisfacts.NeededByHolds)},
+		"ops/control": {[]string{"EVALSHA", "EVAL", "HSCAN"}, redisfacts.NeededByControl},
+	} {
+		files, err := filepath.Glob("../../../../" + folder + "/*.lua")
 		require.NoError(t, err)
-		for _, m := range regexp.MustCompile(`call\('([A-Z]+)'`).FindAllStringSubmatch(string(text), -1) {
-			if !slices.Contains(want, m[1]) {
-				want = append(want, m[1])
+		require.NotEmpty(t, files)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			for _, m := range regexp.MustCompile(`call\('([A-Z]+)'`).FindAllStringSubmatch(string(text), -1) {
+				if !slices.Contains(c.sent, m[1]) {
+					c.sent = append(c.sent, m[1])
+				}
 			}
 		}
+		assert.ElementsMatch(t, c.sent, c.listed, folder)
 	}
-	assert.ElementsMatch(t, want, slices.Concat(redisfacts.Needed, redisfacts.NeededByHolds))
-}
-
-// TestNeededByControl holds the list of commands to the scripts of package control.
-func TestNeededByControl(t *testing.T) {
-	text, err := os.ReadFile("../../../../ops/control/scripts.go")
-	require.NoError(t, err)
-	want := []string{"EVALSHA", "EVAL", "HSCAN"} // which it sends
-	for _, m := range regexp.MustCompile(`call\('([A-Z]+)'`).FindAllStringSubmatch(string(text), -1) {
-		if !slices.Contains(want, m[1]) {
-			want = append(want, m[1])
-		}
-	}
-	assert.ElementsMatch(t, want, redisfacts.NeededByControl)
 }

@@ -37,7 +37,7 @@ func (a *Address) Flags(f *pflag.FlagSet) {
 	f.StringVar(&a.CA, "tls-ca", "", "a PEM `file` of the authorities that sign the certificate of Redis, instead of those of the system")
 	f.StringVar(&a.Cert, "tls-cert", "", "a PEM `file` of the certificate that Redis asks clients for")
 	f.StringVar(&a.Key, "tls-key", "", "a PEM `file` of the key of --tls-cert")
-	f.StringVar(&a.ServerName, "tls-server-name", "", "the `name` in the certificate of Redis, if it is not the host of the URL")
+	f.StringVar(&a.ServerName, "tls-server-name", "", "the `name` in the certificate of Redis, if it is not the host of the URL; a Sentinel may have its own host in place of it")
 }
 
 // Open returns a client, which has not connected yet. The error shows no password.
@@ -105,20 +105,24 @@ func (a *Address) failover() (*redis.FailoverOptions, error) {
 	return o, err
 }
 
-// primary asks a Sentinel for the options of the primary.
+// primary asks the Sentinels one after the other for the options of the primary.
 func (a *Address) primary(ctx context.Context) (*redis.Options, error) {
 	o, err := a.failover()
 	if err != nil {
 		return nil, err
 	}
-	sentinel := redis.NewSentinelClient(&redis.Options{Addr: o.SentinelAddrs[0], Username: o.SentinelUsername, Password: o.SentinelPassword,
-		DialTimeout: dialTimeout, DialerRetries: 1, ContextTimeoutEnabled: true, Dialer: o.Dialer, TLSConfig: o.TLSConfig})
-	defer sentinel.Close()
-	at, err := sentinel.GetMasterAddrByName(ctx, a.Sentinel).Result()
-	if err != nil {
-		return nil, Explain(err, "", true)
+	var errs []error
+	for _, addr := range o.SentinelAddrs {
+		sentinel := redis.NewSentinelClient(&redis.Options{Addr: addr, Username: o.SentinelUsername, Password: o.SentinelPassword,
+			DialTimeout: dialTimeout, DialerRetries: 1, MaxRetries: -1, ContextTimeoutEnabled: true, Dialer: o.Dialer, TLSConfig: o.TLSConfig})
+		at, err := sentinel.GetMasterAddrByName(ctx, a.Sentinel).Result()
+		sentinel.Close()
+		if err == nil {
+			return &redis.Options{Addr: net.JoinHostPort(at[0], at[1]), Username: o.Username, Password: o.Password, DB: o.DB, TLSConfig: o.TLSConfig, Dialer: o.Dialer}, nil
+		}
+		errs = append(errs, err)
 	}
-	return &redis.Options{Addr: net.JoinHostPort(at[0], at[1]), Username: o.Username, Password: o.Password, DB: o.DB, TLSConfig: o.TLSConfig, Dialer: o.Dialer}, nil
+	return nil, Explain(fmt.Errorf("%s%w", allSentinels, errors.Join(errs...)), "", true)
 }
 
 // dialer completes the configuration of TLS, and returns nil without one. A Redis without TLS
@@ -160,6 +164,13 @@ func (a *Address) dialer(config *tls.Config) (func(ctx context.Context, network,
 			}
 		}
 		conn, err := secure.DialContext(ctx, network, addr)
+		if other := (x509.HostnameError{}); a.Sentinel != "" && errors.As(err, &other) {
+			// Sentinels and the servers that they name have certificates of their own.
+			secure.Config.ServerName, _, _ = net.SplitHostPort(addr)
+			if own, problem := secure.DialContext(ctx, network, addr); problem == nil {
+				conn, err = own, nil
+			}
+		}
 		var dial *net.OpError
 		switch {
 		case err == nil && asked:

@@ -36,6 +36,12 @@ var (
 	errCertificate = errors.New("tls: certificate required")
 )
 
+// ErrNoSentinel is wrapped by the error of [Address.Server] if no Sentinel can be reached.
+var ErrNoSentinel = errors.New("no Sentinel can be reached")
+
+// allSentinels begins the error of go-redis then.
+const allSentinels = "redis: all sentinels specified in configuration are unreachable: "
+
 // closed tells whether an error says that the server has closed the connection.
 func closed(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
@@ -68,6 +74,8 @@ func Explain(err error, grant string, sentinel bool) error {
 		return errors.New("the Redis has no password: write --redis without one")
 	case errors.As(err, &unknown):
 		return fmt.Errorf("the certificate of Redis is not trusted: %w: name the file of its authority by --tls-ca", unknown)
+	case errors.As(err, &host) && sentinel:
+		return fmt.Errorf("the certificate of Redis or of a Sentinel is for another host: %w: write a name in that of Redis by --tls-server-name, and a host in that of the Sentinel in --redis", host)
 	case errors.As(err, &host):
 		return fmt.Errorf("the certificate of Redis is for another host: %w: write a name that it has by --tls-server-name", host)
 	case errors.As(err, &certificate):
@@ -82,6 +90,13 @@ func Explain(err error, grant string, sentinel bool) error {
 		return errors.New("the server does not answer the TLS handshake: check the port, or write redis:// in place of rediss://")
 	case closed(err):
 		return errors.New("the server has closed the connection: check the port, or write rediss:// if the server wants TLS")
+	case sentinel && errors.Is(err, redis.Nil):
+		return errors.New("the Sentinel knows no primary of that name: write the name of its configuration by --sentinel")
+	case sentinel && strings.Contains(text, "unknown command"):
+		return errors.New("the server is no Sentinel: leave out --sentinel, or write the port of the Sentinel")
+	case sentinel && strings.Contains(text, allSentinels):
+		_, list, _ := strings.Cut(text, allSentinels)
+		return fmt.Errorf("%w: %s: check --redis, or name more of them: --redis \"redis://sentinel-1:26379?addr=sentinel-2:26379\"", ErrNoSentinel, strings.ReplaceAll(list, "\n", ", "))
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return unreachable(dial)
 	case errors.As(err, &slow) && slow.Timeout():
@@ -90,10 +105,6 @@ func Explain(err error, grant string, sentinel bool) error {
 		return fmt.Errorf("%w: the Redis is a Cluster: write --cluster", err)
 	case strings.Contains(text, "cluster support disabled"):
 		return fmt.Errorf("%w: the Redis is no Cluster: leave out --cluster", err)
-	case sentinel && errors.Is(err, redis.Nil):
-		return errors.New("the Sentinel knows no primary of that name: write the name of its configuration by --sentinel")
-	case sentinel && strings.Contains(text, "unknown command"):
-		return errors.New("the server is no Sentinel: leave out --sentinel, or write the port of the Sentinel")
 	case strings.Contains(text, "unknown command"):
 		return fmt.Errorf("%w: if the server is a Sentinel, name the primary by --sentinel", err)
 	case redisfacts.NoRight(text) && errors.As(err, &reply): // others may name the rights of a limiter

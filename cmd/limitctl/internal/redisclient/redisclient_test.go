@@ -75,11 +75,17 @@ func TestAddresses(t *testing.T) {
 	require.NoError(t, watched.Client().ConfigSet(t.Context(), "requirepass", "right").Err())
 	sentinel := startSentinel(t, dir, "port %s\nrequirepass guard", watched.Addr)
 	secureSentinel := startSentinel(t, dir, fmt.Sprintf("port 0\ntls-port %%s\ntls-cert-file %s\ntls-key-file %s\ntls-ca-cert-file %s\ntls-auth-clients no", cert, key, ca), "127.0.0.1:"+secure[len("localhost:"):])
+	named := redistest.Launch(t)
+	namedPort := withTLS(t, named, dir, "no")
+	require.NoError(t, named.Client().Do(t.Context(), "config", "set", "tls-cert-file", filepath.Join(dir, "redis.pem"), "tls-key-file", filepath.Join(dir, "redis-key.pem")).Err())
+	ownSentinel := startSentinel(t, dir, fmt.Sprintf("port 0\ntls-port %%s\ntls-cert-file %s\ntls-key-file %s\ntls-ca-cert-file %s\ntls-auth-clients no",
+		filepath.Join(dir, "sentinel.pem"), filepath.Join(dir, "sentinel-key.pem"), ca), "127.0.0.1:"+namedPort)
 	few := redistest.Launch(t)
 	require.NoError(t, few.Client().Do(t.Context(), "ACL", "SETUSER", "look", "on", ">pw", "~limit:*", "+get").Err())
 
 	login := "write --redis redis://user:password@host:6379, or set LIMITCTL_REDIS"
 	logins := `the user or the password of the Sentinel or of Redis is wrong: write --redis "redis://user:password@sentinel:26379?username=…&password=…", those of Redis at its end`
+	hosts := "the certificate of Redis or of a Sentinel is for another host: x509: certificate is valid for NAMES: write a name in that of Redis by --tls-server-name, and a host in that of the Sentinel in --redis"
 	for _, c := range []struct {
 		at   Address
 		want string // "" for a connection
@@ -94,6 +100,8 @@ func TestAddresses(t *testing.T) {
 		{at: Address{URL: "rediss://" + cluster, Cluster: true, CA: ca, ServerName: "localhost"}},
 		{at: Address{URL: "redis://:guard@" + sentinel + "?password=right", Sentinel: "primary"}},
 		{at: Address{URL: "rediss://" + secureSentinel, Sentinel: "primary", CA: ca, ServerName: "redis.internal"}},
+		{at: Address{URL: "redis://:guard@127.0.0.1:1?addr=127.0.0.1:2&addr=" + sentinel + "&password=right", Sentinel: "primary"}},
+		{at: Address{URL: "rediss://" + ownSentinel, Sentinel: "primary", CA: ca, ServerName: "redis.internal"}},
 
 		{Address{URL: "redis://" + locked.Addr}, "a password is missing: " + login},
 		{Address{URL: "redis://:wrong@" + locked.Addr}, "the user or the password is wrong: " + login},
@@ -106,6 +114,10 @@ func TestAddresses(t *testing.T) {
 		{Address{URL: "rediss://" + mutual, CA: ca}, "the server refuses the TLS connection: tls: certificate required: name the certificate of a client by --tls-cert and --tls-key"},
 		{Address{URL: "redis://127.0.0.1:1"}, "Redis 127.0.0.1:1 cannot be reached: connection refused: check --redis, and whether Redis runs there"},
 		{Address{URL: "redis://no..host"}, "there is no host no..host: check --redis"}, // no server is asked for it,
+		{Address{URL: "rediss://" + ownSentinel, Sentinel: "primary", CA: ca}, strings.Replace(hosts, "NAMES", "redis.internal, not localhost", 1)},
+		{Address{URL: "rediss://127.0.0.1" + strings.TrimPrefix(ownSentinel, "localhost"), Sentinel: "primary", CA: ca, ServerName: "redis.internal"}, strings.Replace(hosts, "NAMES", "localhost, not redis.internal", 1)},
+		{Address{URL: "redis://127.0.0.1:1", Sentinel: "primary"}, `no Sentinel can be reached: dial tcp 127.0.0.1:1: connect: connection refused: check --redis, or name more of them: --redis "redis://sentinel-1:26379?addr=sentinel-2:26379"`},
+		{Address{URL: "redis://:guard@127.0.0.1:1?addr=" + sentinel, Sentinel: "other"}, "the Sentinel knows no primary of that name: write the name of its configuration by --sentinel"},
 		{Address{URL: "redis://:guard@" + sentinel, Sentinel: "primary"}, logins},
 		{Address{URL: "redis://" + sentinel + "?password=right", Sentinel: "primary"}, logins},
 		{Address{URL: "redis://:guard@" + sentinel + "?password=right", Sentinel: "other"}, "the Sentinel knows no primary of that name: write the name of its configuration by --sentinel"},
@@ -136,27 +148,33 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// authority writes the certificate of an authority, and one that it has signed, with its key.
+// authority writes the certificate of an authority, and three that it has signed, with their keys:
+// cert.pem for redis.internal and localhost, and one for each of them.
 func authority(t *testing.T, dir string) {
 	write := func(name, kind string, data []byte) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}), 0o600))
 	}
 	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"redis.internal", "localhost"}}
 	rootKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	data, err := x509.CreateCertificate(rand.Reader, root, root, &rootKey.PublicKey, rootKey)
 	require.NoError(t, err)
 	write("ca.pem", "CERTIFICATE", data)
-	data, err = x509.CreateCertificate(rand.Reader, leaf, root, &key.PublicKey, rootKey)
-	require.NoError(t, err)
-	write("cert.pem", "CERTIFICATE", data)
-	data, err = x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(t, err)
-	write("key.pem", "PRIVATE KEY", data)
+	for i, leaf := range []struct {
+		name, key string
+		hosts     []string
+	}{{"cert.pem", "key.pem", []string{"redis.internal", "localhost"}}, {"sentinel.pem", "sentinel-key.pem", []string{"localhost"}}, {"redis.pem", "redis-key.pem", []string{"redis.internal"}}} {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		require.NoError(t, err)
+		certificate := &x509.Certificate{SerialNumber: big.NewInt(int64(i) + 2), NotAfter: time.Now().Add(time.Hour), DNSNames: leaf.hosts}
+		data, err = x509.CreateCertificate(rand.Reader, certificate, root, &key.PublicKey, rootKey)
+		require.NoError(t, err)
+		write(leaf.name, "CERTIFICATE", data)
+		data, err = x509.MarshalPKCS8PrivateKey(key)
+		require.NoError(t, err)
+		write(leaf.key, "PRIVATE KEY", data)
+	}
 }
 
 // withTLS has a server speak TLS too, and returns the port for that.

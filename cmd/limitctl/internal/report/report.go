@@ -163,31 +163,6 @@ func few[T any](all []T, more string, name func(T) string) string {
 	return text
 }
 
-// Stay says how long clients would have stayed refused.
-func (r *Report) Stay() string {
-	s := r.Stays
-	if s.Count+s.Never == 0 {
-		return ""
-	}
-	text := ""
-	if s.Count > 0 {
-		text = fmt.Sprintf("Time refused: median %s, 90%% at most %s, 99%% at most %s, longest %s (%s).",
-			words.Duration(s.P50), words.Duration(s.P90), words.Duration(s.P99), words.Duration(s.Max), words.Count(s.Count, "time"))
-	}
-	if s.Never > 0 {
-		text += fmt.Sprintf(" %s would be refused however long the client waits.", words.Count(s.Never, "request"))
-	}
-	return strings.TrimSpace(text)
-}
-
-// longest writes how long a client stayed refused at most.
-func longest(c replay.Client) string {
-	if c.Longest == 0 { // each refusal is one that no wait ends
-		return "for good"
-	}
-	return words.Duration(c.Longest)
-}
-
 // busiest returns the span of time with the most refused requests, or "" if there is
 // none.
 func busiest(columns []column) string {
@@ -226,21 +201,6 @@ func columns(buckets []replay.Bucket, width time.Duration, n int) []column {
 		c.Refused += b.Refused
 	}
 	return list
-}
-
-// An outcome is the requests that the policies and the new ones decide in one way.
-type outcome struct {
-	Name     string
-	Requests int64
-}
-
-func outcomes(c *replay.Comparison) []outcome {
-	return []outcome{
-		{"refused by both", c.BothRefuse},
-		{"refused only by the old policy", c.OnlyOld},
-		{"refused only by the new policy", c.OnlyNew},
-		{"admitted by both", c.BothAdmit},
-	}
 }
 
 // moment writes a time to the second, in UTC.

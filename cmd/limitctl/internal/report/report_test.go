@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/cmd/limitctl/replay"
 	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
@@ -14,12 +15,17 @@ import (
 
 func TestStay(t *testing.T) {
 	stays := replay.Stays{Count: 39, P50: 30 * time.Second, P90: 57 * time.Second, P99: 57 * time.Second, Max: time.Minute}
+	both := stays
+	both.Never = 2
 	for want, s := range map[string]replay.Stays{
 		"": {},
-		"Time refused: median 30s, 90% at most 57s, 99% at most 57s, longest 1m (39 times).": stays,
-		"1 request would be refused however long the client waits.":                          {Never: 1},
+		"Time refused: median 30s, 90% at most 57s, 99% at most 57s, longest 1m (39 times). 2 requests would be refused however long the client waits.": both,
+		"Time refused: median 30s, 90% at most 57s, 99% at most 57s, longest 1m (39 times).":                                                            stays,
+		"1 request would be refused however long the client waits.":                                                                                     {Never: 1},
 	} {
-		assert.Equal(t, want, (&Report{Result: &replay.Result{Stays: s}}).Stay())
+		var text strings.Builder
+		require.NoError(t, pageTemplate.ExecuteTemplate(&text, "stay", s))
+		assert.Equal(t, want, strings.TrimSuffix(text.String(), "\n"))
 	}
 }
 

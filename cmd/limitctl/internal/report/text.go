@@ -30,10 +30,7 @@ var functions = template.FuncMap{
 	"share":    func(share float64) string { return fmt.Sprintf("%g%%", 100*share) },
 	"minute":   func(t time.Time) string { return t.UTC().Format("01-02 15:04") },
 	"duration": words.Duration,
-	"longest":  longest,
-	"key":      keyName,
 	"leftOut":  leftOut,
-	"outcomes": outcomes,
 	"rules":    rulesOf,
 }
 
@@ -41,13 +38,6 @@ var functions = template.FuncMap{
 func first(n int, list any) any {
 	v := reflect.ValueOf(list)
 	return v.Slice(0, min(n, v.Len())).Interface()
-}
-
-func keyName(key string) string {
-	if key == "user" {
-		return "user"
-	}
-	return "client"
 }
 
 // JSON writes the result as an object.

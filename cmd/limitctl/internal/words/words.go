@@ -14,13 +14,6 @@ import (
 // Printable returns a text that moves no cursor, changes no color and turns no text
 // around: all that is not printable is written as an escape such as \x1b.
 func Printable(s string) string {
-	harmless := true
-	for _, c := range s {
-		harmless = harmless && c != utf8.RuneError && unicode.IsPrint(c)
-	}
-	if harmless {
-		return s
-	}
 	var b strings.Builder
 	for i := 0; i < len(s); {
 		c, size := utf8.DecodeRuneInString(s[i:])

@@ -48,16 +48,21 @@ func (f *Format) parse(line string, v *values, r *Record) error {
 	return nil
 }
 
-// read is parse for a line that a collector of logs may have wrapped.
+// read is parse for a line that collectors of logs may have wrapped, such as docker compose -t
+// with a service and a time.
 func (f *Format) read(line string, v *values, r *Record) error {
 	err := f.parse(line, v, r)
-	if err != nil {
-		if text := unwrapped(line); len(text) < len(line) {
-			return f.parse(text, v, r)
+	for range maxWraps {
+		text := unwrapped(line)
+		if err == nil || len(text) == len(line) {
+			break
 		}
+		line, err = text, f.parse(text, v, r)
 	}
 	return err
 }
+
+const maxWraps = 3
 
 const (
 	common   = `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent`
@@ -161,6 +166,10 @@ func detect(lines []string) (*Format, error) {
 		if read > most {
 			best, most = f, read
 		}
+	}
+	if line := lines[0]; best == nil && line[0] != '{' && max(strings.Count(line, ","), strings.Count(line, "\t")) > 2 {
+		return nil, fmt.Errorf("the log has columns without names: write their names in a line before them, such as "+
+			"EdgeStartTimestamp,ClientIP,ClientRequestMethod,ClientRequestURI,EdgeResponseStatus; the first line is %s", words.Quote(line))
 	}
 	if best == nil {
 		return nil, fmt.Errorf("no known log format reads this log: tried %s, and w3c and csv, whose first line "+

@@ -53,8 +53,12 @@ func TestRecorded(t *testing.T) {
 				assert.Equal(t, 1, requests[want], want)
 			}
 			lines := strings.SplitAfter(string(text), "\n")
-			for name, before := range wraps { // as a collector passes the log on
-				s := NewStream(strings.NewReader(before+strings.Join(lines[:len(lines)-1], before)), nil)
+			for name, wrap := range wraps { // as a collector passes the log on
+				var passed strings.Builder
+				for _, line := range lines[:len(lines)-1] {
+					passed.WriteString(wrap(strings.TrimSuffix(line, "\n")) + "\n")
+				}
+				s := NewStream(strings.NewReader(passed.String()), nil)
 				assert.Len(t, pathsOf(s.Next), r.requests, name)
 			}
 		})

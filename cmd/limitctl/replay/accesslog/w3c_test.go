@@ -74,3 +74,19 @@ func TestCSV(t *testing.T) {
 		assert.Nil(t, csvFormat(header), header)
 	}
 }
+
+// TestColumnsWithoutNames reads the same forms without a header.
+func TestColumnsWithoutNames(t *testing.T) {
+	for line, columns := range map[string]bool{
+		`"192.0.2.1",1708213921,"GET","/a""b,c",200`: true, "192.0.2.1\t1708213921\tGET\t/a\t200": true,
+		`a,b,c`: false, `{"a":1,"b":2,"c":3,"d":4}`: false, "no known form": false,
+	} {
+		s := NewStream(strings.NewReader(strings.Repeat(line+"\n", 3)), nil)
+		assert.Nil(t, s.Next())
+		if columns {
+			assert.ErrorContains(t, s.Err(), "the log has columns without names: write their names in a line before them, such as EdgeStartTimestamp,ClientIP,")
+			continue
+		}
+		assert.ErrorContains(t, s.Err(), "no known log format reads this log", line)
+	}
+}

@@ -1,12 +1,16 @@
 package accesslog
 
-import "strings"
+import (
+	"strings"
 
-// unwrapped returns a line without what a collector of logs has written before it:
-// Kubernetes (CRI), docker compose, syslog and journald. Any other line is returned as it
-// is.
+	"github.com/tidwall/gjson"
+)
+
+// unwrapped returns a line without what a collector of logs has written around it: Kubernetes
+// (CRI), Docker's driver json-file, docker compose, syslog and journald. Any other line is
+// returned as it is.
 func unwrapped(line string) string {
-	if _, text, _, ok := criLine(line); ok {
+	if _, text, _, ok := piece(line); ok {
 		return text
 	}
 	if text, ok := composeLine(line); ok {
@@ -15,23 +19,34 @@ func unwrapped(line string) string {
 	if text, ok := syslogLine(line); ok {
 		return text
 	}
+	if date, text, found := strings.Cut(line, " "); found && startsWithDate(date) { // docker logs -t
+		return text
+	}
 	return line
 }
 
-// criLine cuts a line of a container runtime of Kubernetes: the time, the stream, F or P, and
-// the text. P says that the text goes on in the next line of the stream.
-func criLine(line string) (stream, text string, goesOn, ok bool) {
+// piece cuts a line of a container runtime. It goes on in the next line of the stream if it has
+// no end: in Kubernetes, whose lines have the time, the stream, F or P for parts, and the text,
+// and in the objects of Docker's json-file, whose texts have line breaks.
+func piece(line string) (stream, text string, goesOn, ok bool) {
+	if strings.HasPrefix(line, `{"log":"`) { // first, since this is asked of each line of any log
+		stream, text = gjson.Get(line, "stream").Str, gjson.Get(line, "log").Str
+		end := strings.TrimRight(text, "\r\n")
+		return stream, end, len(end) == len(text), isStream(stream)
+	}
 	date, rest, _ := strings.Cut(line, " ")
-	if !startsWithDate(date) { // first, since this is asked of each line of any log
+	if !startsWithDate(date) {
 		return "", "", false, false
 	}
 	stream, rest, _ = strings.Cut(rest, " ")
 	tag, text, found := strings.Cut(rest, " ")
-	if !found || stream != "stdout" && stream != "stderr" || tag != "F" && tag != "P" {
+	if !found || !isStream(stream) || tag != "F" && tag != "P" {
 		return "", "", false, false
 	}
 	return stream, text, tag == "P", true
 }
+
+func isStream(s string) bool { return s == "stdout" || s == "stderr" }
 
 // composeLine cuts a line that docker compose shows: a service, spaces, and the text.
 func composeLine(line string) (text string, ok bool) {
@@ -101,7 +116,7 @@ type joiner struct {
 
 // join returns the line to read: "" if line goes on, or else the whole of it.
 func (j *joiner) join(line string) string {
-	stream, text, goesOn, ok := criLine(line)
+	stream, text, goesOn, ok := piece(line)
 	if !ok {
 		return line
 	}

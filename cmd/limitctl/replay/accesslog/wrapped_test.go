@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,26 +10,45 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// wraps are what collectors write before a line.
-var wraps = map[string]string{
-	"CRI":                    "2024-03-01T10:00:00.123456789Z stdout F ",
-	"CRI, standard error":    "2024-03-01T10:00:00.1+02:00 stderr F ",
-	"docker compose":         "web-1  | ",
-	"journald":               "Oct 10 13:55:36 host.example nginx[123]: ",
-	"syslog":                 "Oct  1 03:05:06 host nginx: ",
-	"syslog with a priority": "<190>Oct 10 13:55:36 host nginx: ",
-	"rsyslog":                "2024-03-01T10:00:00.123456+00:00 host caddy[7]: ",
-	"RFC 5424":               "<34>1 2003-10-11T22:14:15.003Z host nginx 10 ID47 - ",
-	"RFC 5424 with data":     `<165>1 2003-10-11T22:14:15.003Z host nginx - - [a@1 k="v"] `,
+// wraps are what collectors make of a line.
+var wraps = map[string]func(line string) string{
+	"json-file":              jsonFile,
+	"json-file of logs":      func(line string) string { return jsonFile("web-1  | " + line) },
+	"CRI":                    before("2024-03-01T10:00:00.123456789Z stdout F "),
+	"CRI, standard error":    before("2024-03-01T10:00:00.1+02:00 stderr F "),
+	"docker compose":         before("web-1  | "),
+	"docker compose logs -t": before("web-1  | 2024-03-01T10:00:00.123456789Z "),
+	"docker logs -t":         before("2024-03-01T10:00:00.123456789Z "),
+	"journald":               before("Oct 10 13:55:36 host.example nginx[123]: "),
+	"syslog":                 before("Oct  1 03:05:06 host nginx: "),
+	"syslog with a priority": before("<190>Oct 10 13:55:36 host nginx: "),
+	"rsyslog":                before("2024-03-01T10:00:00.123456+00:00 host caddy[7]: "),
+	"RFC 5424":               before("<34>1 2003-10-11T22:14:15.003Z host nginx 10 ID47 - "),
+	"RFC 5424 with data":     before(`<165>1 2003-10-11T22:14:15.003Z host nginx - - [a@1 k="v"] `),
+}
+
+func before(prefix string) func(string) string {
+	return func(line string) string { return prefix + line }
+}
+
+// jsonFile returns a line as Docker's driver json-file writes it: see
+// docs.docker.com/engine/logging/drivers/json-file.
+func jsonFile(line string) string {
+	text, _ := json.Marshal(struct {
+		Log    string `json:"log"`
+		Stream string `json:"stream"`
+		Time   string `json:"time"`
+	}{line + "\n", "stdout", "2024-03-01T10:00:00.123456789Z"})
+	return string(text)
 }
 
 // TestWrapped reads each example behind what collectors write, between other lines of
 // the same program.
 func TestWrapped(t *testing.T) {
-	for name, before := range wraps {
+	for name, wrap := range wraps {
 		for _, e := range examples {
-			noise := before + "a line of the program itself\n"
-			text := strings.Repeat(noise, 120) + strings.Repeat(before+e.line+"\n", 3) + noise + before + e.line + "\n"
+			noise := wrap("a line of the program itself") + "\n"
+			text := strings.Repeat(noise, 120) + strings.Repeat(wrap(e.line)+"\n", 3) + noise + wrap(e.line) + "\n"
 			s := NewStream(strings.NewReader(text), nil)
 			read := 0
 			for r := s.Next(); r != nil; r = s.Next() {
@@ -49,10 +69,31 @@ func TestUnwrapped(t *testing.T) {
 			assert.Equal(t, e.line, unwrapped(e.line))
 		}
 	}
-	for _, line := range []string{"", " ", "|", " | ", "a|b", "a b | c", "a \" | c", "2024-03-01T10:00:00Z stdout X a", "2024-03-01T10:00:00Z stdout", "2024-03-01T10:00:00Z stdin F a",
-		"Oct 10 13:55:36 host", "Oct 10 13:55:36 host a b: c", "Oct 10 13:55:36 host nginx[1: c", "<1", "<>x", "<34>1 a b", "<34>1 a b c d e [x", "<34>1 a b c d e x] y", "<34567>Oct 10 13:55:36 host nginx: x"} {
+	for _, line := range []string{"", " ", "|", " | ", "a|b", "a b | c", "a \" | c", "2024-03-01T10:00:00Z",
+		`{"log":"a\n","stream":"out"}`, `{"log":"a`, `{"log":"a","level":"info"}`, "Oct 10 13:55:36 host", "Oct 10 13:55:36 host a b: c", "Oct 10 13:55:36 host nginx[1: c", "<1", "<>x", "<34>1 a b", "<34>1 a b c d e [x", "<34>1 a b c d e x] y", "<34567>Oct 10 13:55:36 host nginx: x"} {
 		assert.Equal(t, line, unwrapped(line))
 	}
+	for _, line := range []string{"2024-03-01T10:00:00Z stdout X a", "2024-03-01T10:00:00Z stdout", "2024-03-01T10:00:00Z stdin F a"} {
+		_, _, _, ok := piece(line)
+		assert.False(t, ok, line)
+	}
+	// Each part of such a line could be cut: it takes no longer than another one.
+	assert.Error(t, formats[0].read(strings.Repeat("a | ", maxLine/4), new(values), new(Record)))
+}
+
+// TestSplitObjects joins the lines that Docker has split for its driver json-file.
+func TestSplitObjects(t *testing.T) {
+	object := func(stream, text string) string {
+		return strings.Replace(jsonFile(text), `\n","stream":"stdout"`, `","stream":"`+stream+`"`, 1) + "\n"
+	}
+	agent := strings.Repeat("u", 20_000)
+	line := strings.Replace(lineAt(0, "/a"), `"ua"`, `"`+agent+`"`, 1)
+	s := NewStream(strings.NewReader(object("stdout", line[:16_384])+object("stderr", "an error")+jsonFile(line[16_384:])+"\n"+object("stdout", lineAt(1, "/b"))), nil)
+	record := s.Next()
+	require.NotNil(t, record)
+	assert.Equal(t, []string{"/a", agent}, []string{record.Path, record.UserAgent})
+	assert.Equal(t, []string{"/b"}, pathsOf(s.Next), "the end of the log ends the line")
+	assert.EqualValues(t, 1, s.Stats().BadLines)
 }
 
 // TestSplitLines joins the lines that a container runtime has split, of two streams at once
@@ -126,8 +167,8 @@ func TestFormatIsFoundLate(t *testing.T) {
 
 // FuzzStream reads any text: each line is a record, a bad line, or about the log.
 func FuzzStream(f *testing.F) {
-	for _, before := range wraps {
-		f.Add(before + examples[0].line + "\n" + before + examples[len(examples)-1].line)
+	for _, wrap := range wraps {
+		f.Add(wrap(examples[0].line) + "\n" + wrap(examples[len(examples)-1].line))
 	}
 	f.Add(iisFields + "\n" + iisLine + "\n#a: b\n" + cloudFront + "\n" + cloudLine)
 	f.Add("2024-03-01T10:00:00Z stdout P a\n2024-03-01T10:00:00Z stdout F b\n<1>1 a b c d [x] y\n: #:\n<34>Oct 10 13:55:36 h n[]: x")
