@@ -295,3 +295,13 @@ func (r *Run) LookAt(ctx context.Context, rule int, d *Decision) error {
 	d.keys.keep(r.Charges)
 	return nil
 }
+
+// Account returns what the key of a rule owes and holds. The run must have its charges.
+func (r *Run) Account(ctx context.Context, rule int) (core.Account, error) {
+	r.agree()
+	a, err := core.AccountOf(ctx, r.plan.engine.Store, r.Charges[rule])
+	if err != nil {
+		return a, fmt.Errorf("%w: %w", ErrUndecided, err)
+	}
+	return a, nil
+}
