@@ -18,7 +18,7 @@ func newInspectCommand() *cobra.Command {
 	var d deployment
 	cmd := &cobra.Command{
 		Use:   "inspect --key KEY",
-		Short: "Say how full the quotas of a key are, its debts, holds, overrides and bans",
+		Short: "Say what a key has used and owes, its holds, overrides and bans",
 		Long: `Say how full the quotas of a key are in each rule, until when it is refused,
 what it owes, what is held of it, and its overrides and bans. An IPv6 address
 stands for its /64, as rules see it. --policy and --rule leave out other rules.
