@@ -18,6 +18,7 @@ import (
 	"github.com/routelimit/limit/internal/excerpt"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/response"
+	"github.com/routelimit/limit/internal/terms"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -40,6 +41,7 @@ func init() {
 	door.Policies = (*Limiter).policies
 	door.Declared = (*Limiter).declaredNames
 	door.Peek = (*Limiter).peekKey
+	door.Account = (*Limiter).accountOfKey
 	door.Reset = (*Limiter).resetKey
 	door.Key = (*Policy).key
 	door.Observe = (*Limiter).observe
@@ -134,21 +136,37 @@ func (l *Limiter) peekKey(ctx context.Context, policy, rule, key, plan string) (
 	if err != nil {
 		return RuleDecision{}, err
 	}
-	p := of.policy
-	run := of.route.plan.Load().Begin()
+	run, terms := of.begin(key, plan)
 	defer run.End()
-	for n := range run.Charges {
-		run.Charges[n].Key = key
-	}
-	terms := p.distinguish(run, of.route, &profile{plan: plan})
-	run.Caller.Exempt = 0
 	var d Decision
 	if err := run.LookAt(ctx, i, &d.of); err != nil {
 		return RuleDecision{}, err
 	}
 	d.of.Outcomes()[i].Need(1 + d.of.Caller.Reserve(i))
-	d.decided(run, p, of.route.name, terms)
+	d.decided(run, of.policy, of.route.name, terms)
 	return d.rule(i), nil
+}
+
+// accountOfKey is Account of package operate.
+func (l *Limiter) accountOfKey(ctx context.Context, policy, rule, key, plan string) (core.Account, error) {
+	of, i, err := l.find(policy, rule, key)
+	if err != nil {
+		return core.Account{}, err
+	}
+	run, _ := of.begin(key, plan)
+	defer run.End()
+	return run.Account(ctx, i)
+}
+
+// begin begins a request in which all rules have one key.
+func (of policyRoute) begin(key, plan string) (*engine.Run, *terms.Terms) {
+	run := of.route.plan.Load().Begin()
+	for n := range run.Charges {
+		run.Charges[n].Key = key
+	}
+	caller := of.policy.distinguish(run, of.route, &profile{plan: plan})
+	run.Caller.Exempt = 0
+	return run, caller
 }
 
 // resetKey is Reset of package operate.

@@ -20,8 +20,8 @@
 -- In the sorted set it stays where it would have ended, if it is not forgotten before, until it
 -- is looked at then. Two more fields of the hash are times: before n nothing ends, and until t
 -- the two keys live.
-
-local call, format, match, sub = redis.call, string.format, string.match, string.sub
+--
+-- @needs held.lua
 
 local function decide(KEYS, ARGV)
 INNER
@@ -31,13 +31,9 @@ local last = #ARGV
 local number, memory, flags, life, id = ARGV[last] + 0, ARGV[last - 1] + 0, ARGV[last - 2], ARGV[last - 3] + 0, ARGV[last - 4]
 local args = {unpack(ARGV, 1, last - 5)}
 args[#args + 1] = number
-local now, deadline, grace = tonumber(ARGV[1]), ARGV[2] + 0, ARGV[3] + 0
-if not now then
-  local t = call('TIME')
-  now = t[1]*1000000 + t[2]
-  if now > deadline and deadline > 0 then return {now, number} end
-  args[1] = format('%.0f', now)
-end
+local now, deadline, grace = time_of(ARGV[1]), ARGV[2] + 0, ARGV[3] + 0
+if now > deadline and deadline > 0 then return {now, number} end
+args[1] = text_of(now)
 
 local first = #KEYS - 2*#string.gsub(flags, '0', '')
 local found, out, over, at, soonests, lives = 0, {now, 0}, {}, first, {}, {}
@@ -59,7 +55,7 @@ for c = 1, #flags do
     end
     out[#out + 1] = units
     if soonest and soonest <= now then
-      for _, other in ipairs(call('ZRANGEBYSCORE', ends, '-inf', format('%.0f', now), 'LIMIT', '0', '8')) do
+      for _, other in ipairs(call('ZRANGEBYSCORE', ends, '-inf', text_of(now), 'LIMIT', '0', '8')) do
         local hold = call('HGET', hash, other)
         if hold and sub(hold, 1, 1) == 'L' then
           over[#over + 1], over[#over + 2], over[#over + 3] = c, tonumber(sub(other, 1, 12), 16), tonumber(sub(other, 13), 16)
@@ -71,7 +67,7 @@ for c = 1, #flags do
         end
       end
       soonest = tonumber(call('ZRANGE', ends, '0', '0', 'WITHSCORES')[2])
-      if soonest then call('HSET', hash, 'n', format('%.0f', soonest)) else call('DEL', hash) end
+      if soonest then call('HSET', hash, 'n', text_of(soonest)) else call('DEL', hash) end
     end
     soonests[c], lives[c] = soonest, soonest and tonumber(got[3] or nil)
   end
@@ -94,8 +90,7 @@ for i = 2, #reply do out[#out + 1] = reply[i] end
 if found == 1 or #reply < 3 or reply[2] < 1 then return out end
 
 at = first
-local stop, least = now + life, now + life + 1000*(memory + grace)
-local text = format('%.0f', stop)
+local stop = now + life
 for c = 1, #flags do
   local flag = sub(flags, c, c)
   if flag ~= '0' then
@@ -105,14 +100,8 @@ for c = 1, #flags do
     for i = 8*c - 5, 8*c do units = units*256 + string.byte(list, i) end
     if units > 0 then
       local hold = format('L %.0f %.0f %.0f %.0f %.0f %.0f', stop, units, now, reply[3*c], reply[3*c + 2], flag == '2' and units or 0)
-      call('ZADD', ends, text, id)
-      if soonests[c] and soonests[c] <= stop and lives[c] and lives[c] >= least then -- as usual
-        call('HSET', hash, id, hold)
-      else
-        local kept = math.max(2*least - now, lives[c] or 0) -- so that most holds change nothing
-        call('HSET', hash, id, hold, 'n', format('%.0f', math.min(soonests[c] or stop, stop)), 't', format('%.0f', kept))
-        for _, key in ipairs({hash, ends}) do call('PEXPIRE', key, format('%.0f', (kept - now) / 1000)) end
-      end
+      write_hold(hash, ends, id, hold, stop, soonests[c])
+      keep_holds(hash, ends, lives[c], stop + 1000*(memory + grace), now)
     end
   end
 end

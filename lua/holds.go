@@ -23,7 +23,12 @@ func wrap(driver string, inner ...*Script) *Script {
 	if known, ok := wrapped.Load(id); ok {
 		return known.(*Script)
 	}
-	plain := parsed()[driver].text[taking]
+	var files selection
+	files.add(driver)
+	plain := ""
+	for _, name := range files.names {
+		plain += parsed()[name].text[taking]
+	}
 	text := strip(plain)
 	for i, mark := range []string{"INNER\n", "OTHER\n"}[:len(inner)] {
 		text = strings.Replace(text, mark, inner[i].Text, 1)

@@ -56,8 +56,8 @@ func TestSelection(t *testing.T) {
 
 	files := newSelection(returning)
 	files.addAlgorithms(3, func(i int) *core.Quota { return &[]core.Quota{queue, bucket, large}[i] })
-	assert.Equal(t, []string{"bytes.lua", "state.lua", "logforms.lua", "slidinglog.lua", "small.lua", "bucketreturn.lua", "bucket.lua",
-		"tokenbucket.lua", "queue.lua"}, files.names)
+	assert.Equal(t, []string{"bytes.lua", "state.lua", "logforms.lua", "slidinglog.lua", "be48.lua", "small.lua", "bucketreturn.lua",
+		"bucket.lua", "tokenbucket.lua", "queue.lua"}, files.names)
 }
 
 func TestParse(t *testing.T) {

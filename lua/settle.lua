@@ -17,8 +17,9 @@
 --           that were taken; those that were not, since there was no room. Below 0, the first
 --           of a settlement says what is wrong with its key, as in return.lua, and nothing has
 --           changed
-
-local call, char, format, match, sub = redis.call, string.char, string.format, string.match, string.sub
+--
+-- @needs held.lua
+-- @needs be48.lua
 
 local function give_back(KEYS, ARGV)
 INNER
@@ -28,33 +29,19 @@ local function owe(KEYS, ARGV)
 OTHER
 end
 
-local now, grace, memory = tonumber(ARGV[1]), ARGV[2] + 0, ARGV[3] + 0
-if not now then
-  local t = call('TIME')
-  now = t[1]*1000000 + t[2]
-end
+local now, grace, memory = time_of(ARGV[1]), ARGV[2] + 0, ARGV[3] + 0
 
--- a number as six big-endian bytes
-local function six(x)
-  local f = x % 256; x = (x - f) / 256
-  local e = x % 256; x = (x - e) / 256
-  local d = x % 256; x = (x - d) / 256
-  local c = x % 256; x = (x - c) / 256
-  local b = x % 256
-  return char((x - b) / 256, b, c, d, e, f)
-end
-
--- and as seven
+-- a number as seven big-endian bytes
 local function seven(x)
   local low = x % 256
-  return six((x - low) / 256) .. char(low)
+  return be48((x - low) / 256) .. char(low)
 end
 
 local keys, returns, owing = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
 local back, more, K = {unpack(ARGV, 7, 6 + returns)}, {unpack(ARGV, 7 + returns, 6 + returns + owing)}, (#ARGV - 6 - returns - owing) / 3
 local first, given, taken = #KEYS - 2*K, false, false
 local out, after = {}, {}
-back[1], more[1], more[#more + 1] = format('%.0f', now), format('%.0f', now), 0
+back[1], more[1], more[#more + 1] = text_of(now), text_of(now), 0
 local lacks = false
 for s = 1, K do
   local at = 6 + returns + owing + 3*s
@@ -78,9 +65,9 @@ for s = 1, K do
   end
   if less > 0 and not known then
     local took, left, reset = match(hold, '^ (%d+) (%d+) (%d+)', rest)
-    list = sub(list, 1, 23) .. seven(took) .. six(left) .. seven(reset) .. sub(list, 44)
+    list = sub(list, 1, 23) .. seven(took) .. be48(left) .. seven(reset) .. sub(list, 44)
   end
-  back[2*s + 2], more[9*s - 1] = sub(list, 1, 17) .. six(less) .. sub(list, 24), debt -- see debts.lua
+  back[2*s + 2], more[9*s - 1] = sub(list, 1, 17) .. be48(less) .. sub(list, 24), debt -- see debts.lua
   given = given or less > 0
   taken = taken or debt > 0
   if debt > 0 and owing == 0 then found, lacks = 4, true end
@@ -110,22 +97,17 @@ if taken then
   end
 end
 local stop = now + 1000*memory
-local text = format('%.0f', stop)
 for s, hold in pairs(after) do
-  local hash, id = KEYS[first + 2*s - 1], ARGV[6 + returns + owing + 3*s - 2]
-  local line = format(hold[2] and 'E %s %.0f%s' or 'S %s %.0f', text, hold[1], hold[2])
+  local hash, ends, id = KEYS[first + 2*s - 1], KEYS[first + 2*s], ARGV[6 + returns + owing + 3*s - 2]
+  local line = format(hold[2] and 'E %.0f %.0f%s' or 'S %.0f %.0f', stop, hold[1], hold[2])
   if hold[1] == 0 and not hold[2] then -- it is forgotten
     call('HDEL', hash, id)
-    call('ZREM', KEYS[first + 2*s], id)
-  elseif hold[3] + 0 >= stop + 1000*grace then
-    call('HSET', hash, id, line)
+    call('ZREM', ends, id)
+  elseif hold[4] > stop then -- it would have lived for longer than it is remembered now
+    write_hold(hash, ends, id, line, stop, hold[5])
   else
-    call('HSET', hash, id, line, 't', format('%.0f', stop + 1000*(memory + grace)))
-    for k = first + 2*s - 1, first + 2*s do call('PEXPIRE', KEYS[k], format('%.0f', 2*memory + grace)) end
+    call('HSET', hash, id, line)
   end
-  if hold[4] > stop and (hold[1] > 0 or hold[2]) then -- it would have lived for longer than it is remembered now
-    call('ZADD', KEYS[first + 2*s], text, id)
-    if hold[5] + 0 > stop then call('HSET', hash, 'n', text) end
-  end
+  if hold[1] > 0 or hold[2] then keep_holds(hash, ends, hold[3], stop + 1000*grace, now) end
 end
 return out

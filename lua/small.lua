@@ -1,13 +1,6 @@
 -- What the algorithms with a small state share.
-
-local function be48(x)
-  local f = x % 256; x = (x - f) / 256
-  local e = x % 256; x = (x - e) / 256
-  local d = x % 256; x = (x - d) / 256
-  local c = x % 256; x = (x - c) / 256
-  local b = x % 256
-  return char((x - b) / 256, b, c, d, e, f)
-end
+--
+-- @needs be48.lua
 
 -- a*b/c rounded down, and the remainder, of whole numbers that are not negative,
 -- b and c at most 366 days of us. The product may be larger than a double is

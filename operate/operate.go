@@ -22,6 +22,7 @@ var (
 	policies  = door.Policies.(func(*limit.Limiter) iter.Seq2[string, limit.RuleSet])
 	declared  = door.Declared.(func(*limit.Limiter) []string)
 	peek      = door.Peek.(func(_ *limit.Limiter, _ context.Context, policy, rule, key, plan string) (limit.RuleDecision, error))
+	account   = door.Account.(func(_ *limit.Limiter, _ context.Context, policy, rule, key, plan string) (core.Account, error))
 	reset     = door.Reset.(func(_ *limit.Limiter, _ context.Context, policy, rule, key string) error)
 	keyOf     = door.Key.(func(_ *limit.Policy, rule string, keys map[string]string) (string, error))
 	observing = door.Observe.(func(*limit.Limiter, func(*http.Request, limit.Decision, error)) func())
@@ -56,6 +57,14 @@ func Policies(l *limit.Limiter) iter.Seq2[string, limit.RuleSet] { return polici
 // with a name or the key, or wraps [limit.ErrUndecided].
 func Peek(ctx context.Context, l *limit.Limiter, policy, rule, key, plan string) (limit.RuleDecision, error) {
 	return peek(l, ctx, policy, rule, key, plan)
+}
+
+// Account returns what one key of a rule owes, and what is held of it: see Debt of a
+// [limit.Rule] and Hold of a [limit.Request]. The names, the plan and the errors are those of
+// Peek. A key that owes is refused until it has paid: RetryAfter of Peek says when. It calls the
+// store, of a key with more than 1,000 holds several times.
+func Account(ctx context.Context, l *limit.Limiter, policy, rule, key, plan string) (core.Account, error) {
+	return account(l, ctx, policy, rule, key, plan)
 }
 
 // Reset makes the quota of one key of a rule full again: see [limit.Policy.Reset], which

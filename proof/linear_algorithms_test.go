@@ -48,10 +48,14 @@ type seenClock struct {
 	now     int64
 	note    *int64
 	perturb bool
+	jumps   bool // so that holds end
 }
 
 func (c *seenClock) read() int64 {
 	c.now += rand.Int64N(400)
+	if c.jumps && rand.IntN(4) == 0 {
+		c.now += jump
+	}
 	now := c.now
 	if c.note != nil {
 		*c.note = now
@@ -71,7 +75,7 @@ type seen struct {
 	clock *seenClock
 }
 
-func newSeen(perturb bool) core.Store {
+func newSeen(perturb bool) seen {
 	clock := &seenClock{now: 1_800_000_000_000_000, perturb: perturb}
 	return seen{memstore.New(&memstore.Options{Now: clock.read}), clock}
 }
@@ -106,8 +110,9 @@ func (s seen) Reset(ctx context.Context, charges []core.Charge) error {
 	return s.Store.Reset(ctx, charges)
 }
 
-// telltime makes scripts add the time to answers that do not have it.
-type telltime struct{}
+// telltime makes scripts add the time to answers that do not have it. If it jumps, that is later
+// than the time of Redis, so that holds end.
+type telltime struct{ jumps bool }
 
 func (telltime) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -115,15 +120,20 @@ func (telltime) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-func (telltime) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (tell telltime) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	now := "t[1]*1000000 + t[2]"
+	if tell.jumps {
+		now += fmt.Sprintf(" + redis.call('INCRBY', 'jumped', t[2] %% 4 == 0 and %d or 0)", jump)
+	}
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		note, ok := ctx.Value(noteKey{}).(*int64)
 		args := cmd.Args()
 		switch {
-		case ok && cmd.Name() == "evalsha":
+		case !ok && !tell.jumps:
+		case cmd.Name() == "evalsha":
 			args[1] = strings.Repeat("0", 40) // so that the script is sent as text
-		case ok && cmd.Name() == "eval":
-			args[1] = "local t = redis.call('TIME')\nARGV[1] = string.format('%.0f', t[1]*1000000 + t[2])\n" +
+		case cmd.Name() == "eval":
+			args[1] = "local t = redis.call('TIME')\nARGV[1] = string.format('%.0f', " + now + ")\n" +
 				"local out = (function()\n" + args[1].(string) + "\nend)()\nout[#out + 1] = tonumber(ARGV[1])\nreturn out"
 			if err := next(ctx, cmd); err != nil {
 				return err
@@ -133,7 +143,12 @@ func (telltime) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 				SetVal([]int64)
 			})
 			last := len(reply.Val()) - 1
-			*note = reply.Val()[last]
+			if ok {
+				*note = reply.Val()[last]
+			}
+			if times, ok := ctx.Value(timesKey{}).(*[]int64); ok {
+				*times = append(*times, reply.Val()[last])
+			}
 			reply.SetVal(reply.Val()[:last])
 			return nil
 		}
@@ -282,6 +297,8 @@ func (a *admittance) returns() (returns []core.Return) {
 func (in *step) call(store core.Store) (out stepped, err error) {
 	ctx := context.WithValue(context.Background(), noteKey{}, &out.at)
 	switch {
+	case in.holds != nil:
+		out.heldOut, err = in.holds.call(ctx, store.(core.Holder))
 	case in.returns != nil:
 		out.returned, err = store.Return(ctx, in.returns)
 	case in.reset != nil:
@@ -397,6 +414,9 @@ func TestLinearizableAlgorithms(t *testing.T) {
 func (in *step) tell(out stepped) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s at %d held %v:", in.kind(out), out.at, out.held)
+	if in.holds != nil {
+		fmt.Fprintf(&b, " %+v: %+v", *in.holds, out.heldOut)
+	}
 	for i, charges := range in.asks {
 		d := &out.decisions[i]
 		fmt.Fprintf(&b, " ask allowed %v delay %d", d.Allowed, d.Delay)
@@ -422,6 +442,8 @@ func (in *step) tell(out stepped) string {
 
 func (in *step) kind(out stepped) string {
 	switch {
+	case in.holds != nil:
+		return in.holds.kind(&out.heldOut)
 	case in.returns != nil:
 		return "returned"
 	case in.reset != nil:

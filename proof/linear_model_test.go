@@ -19,6 +19,7 @@ type step struct {
 	release bool
 	returns []core.Return
 	reset   *core.Charge
+	holds   *heldIn
 }
 
 type stepped struct {
@@ -26,12 +27,14 @@ type stepped struct {
 	decisions []core.Decision
 	held      bool
 	returned  []core.Returned
+	heldOut
 }
 
 // A world is the state of a store.
 type world struct {
 	states map[keyOfRule]core.State
 	latest int64 // that the store has read of its clock
+	holds  map[heldKey]heldUnits
 }
 
 type keyOfRule struct{ rule, key string }
@@ -65,9 +68,9 @@ var allAlgorithms = porcupine.Model{
 		w.latest = max(w.latest, out.at)
 		ids := w.expired()
 		for forgotten := range 1 << len(ids) {
-			after := world{maps.Clone(w.states), w.latest}
+			after := world{maps.Clone(w.states), w.latest, maps.Clone(w.holds)}
 			if after.states == nil {
-				after.states = make(map[keyOfRule]core.State)
+				after.states, after.holds = make(map[keyOfRule]core.State), make(map[heldKey]heldUnits)
 			}
 			for i, id := range ids {
 				if forgotten&(1<<i) != 0 {
@@ -86,6 +89,8 @@ var allAlgorithms = porcupine.Model{
 // step applies a call to w, and reports whether the answer is the same.
 func (w *world) step(in *step, out *stepped) bool {
 	switch {
+	case in.holds != nil:
+		return w.stepHeld(in.holds, &out.heldOut, out.at)
 	case in.returns != nil:
 		for i := range in.returns {
 			r := &in.returns[i]
@@ -96,7 +101,9 @@ func (w *world) step(in *step, out *stepped) bool {
 		}
 		return true
 	case in.reset != nil:
-		delete(w.states, keyOfRule{in.reset.Rule, in.reset.Key})
+		id := keyOfRule{in.reset.Rule, in.reset.Key}
+		delete(w.states, id)
+		maps.DeleteFunc(w.holds, func(k heldKey, _ heldUnits) bool { return k.keyOfRule == id })
 		return true
 	case in.lease != nil:
 		c := in.lease

@@ -18,11 +18,11 @@ func newInspectCommand() *cobra.Command {
 	var d deployment
 	cmd := &cobra.Command{
 		Use:   "inspect --key KEY",
-		Short: "Say how full the quotas of a key are, and its overrides and bans",
-		Long: `Say how full the quotas of a key are in each rule, until when it is refused, and
-what overrides and bans it has. An IPv6 address stands for its /64, as rules see
-it. --policy and --rule leave out other rules. A rule that all requests share
-has no key.
+		Short: "Say what a key has used and owes, its holds, overrides and bans",
+		Long: `Say how full the quotas of a key are in each rule, until when it is refused,
+what it owes, what is held of it, and its overrides and bans. An IPv6 address
+stands for its /64, as rules see it. --policy and --rule leave out other rules.
+A rule that all requests share has no key.
 
 Keys of several values, as those of "per ip and user", are found only with
 --rule, and as limitctl top shows them. It takes nothing from a quota.
@@ -167,6 +167,9 @@ func (f *finding) print(out io.Writer, s *session) error {
 		fmt.Fprintln(out, "If the programs set redisstore.Options.Secret, write --secret-env.")
 	} else if err := s.table(out, f.States); err != nil {
 		return err
+	}
+	for i := range f.States {
+		printAccount(out, &f.States[i])
 	}
 	for _, o := range f.Overrides {
 		fmt.Fprintf(out, "override: %s\n", o)

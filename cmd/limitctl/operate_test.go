@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -182,6 +183,48 @@ func TestReset(t *testing.T) {
 	assert.Contains(t, out, "key alice has used nothing of the rules of the command line.\n")
 	code, _, problem = run(t, "reset", "--key", "alice", s.flags[0], s.flags[1])
 	assert.Equal(t, []any{3, `no rules are known, since no file is pushed: write --file FILE, or --rules "5/2s per ip" --on "POST /update"`}, []any{code, problem})
+}
+
+// TestHoldsAndDebts looks at keys that owe and hold, and resets one whose request then settles.
+func TestHoldsAndDebts(t *testing.T) {
+	client := redistest.Real(t)
+	store := redisstore.New(client, &redisstore.Options{Timeout: 5 * time.Second})
+	const rule = "100/1h per user token-bucket burst 100 debt 50"
+	p, err := limit.New(store, nil).Policy(limit.Named("model", limit.MustParse(rule).Rules()...))
+	require.NoError(t, err)
+	of := func(user, id string, cost int64) limit.Decision {
+		d, err := p.Take(t.Context(), limit.Request{Keys: map[string]string{"user": user}, Cost: cost, Hold: time.Hour, ID: id})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		return d
+	}
+	dead := core.Charge{Policy: "model", Rule: "per-user-1h", Key: "carol", Cost: 10, Quota: core.Quota{Algorithm: core.TokenBucket, Limit: 100, Window: 3600_000_000, Burst: 100}}
+	require.NoError(t, store.Hold(t.Context(), &core.Ask{Charges: []core.Charge{dead}}, &core.Hold{Life: core.MinHold})) // of a process that is gone
+	live := of("alice", "live", 30)
+	of("alice", "other", 5)
+	require.NoError(t, of("bob", "stream", 20).Settle(t.Context(), 200)) // 100, 50 in debt, 50 forgiven
+	flags := []string{"--redis", "redis://" + client.Options().Addr, "--rules", rule, "--on", "model"}
+	look := func(user string, more ...string) string {
+		out, _ := exits(t, 0, append(append([]string{"inspect", "--key", user}, more...), flags...)...)
+		return out
+	}
+	assert.Regexp(t, `\nheld: policy model, rule per-user-1h, key alice: 2 holds of 35 units, the next ends in (1h|59m)\S* unless it is extended\n$`, look("alice"))
+	assert.Regexp(t, `\nin debt: policy model, rule per-user-1h, key bob: owes 50 units, repaid in 3[01]m\S*\n$`, look("bob"))
+	assert.Contains(t, look("alice", "--json"), `"holds": 2,
+      "held": 35,
+      "next_end": "20`)
+	assert.Contains(t, look("bob", "--json"), `"owed": 50`)
+
+	redistest.Await(t, 10*time.Second, "the hold ends", func() bool {
+		return strings.HasSuffix(look("carol"), "\nended: policy model, rule per-user-1h, key carol: 1 hold, which the next hold on the key gives back\n")
+	})
+
+	exits(t, 0, append([]string{"reset", "--key", "alice", "--yes"}, flags...)...)
+	exits(t, 0, append([]string{"reset", "--key", "bob", "--yes"}, flags...)...)
+	assert.Contains(t, look("alice"), "key alice has used nothing")
+	assert.Contains(t, look("bob"), "key bob has used nothing")
+	require.ErrorIs(t, live.Settle(t.Context(), 90), limit.ErrSettled)
+	assert.Contains(t, look("alice"), "key alice has used nothing")
 }
 
 // TestResetOfNothing checks that an empty variable of a shell does not reset the quotas that

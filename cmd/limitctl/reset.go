@@ -18,6 +18,7 @@ func newResetCommand() *cobra.Command {
 		Long: `Make the quotas of a key full again, in all rules or in those that --policy and
 --rule name, and end the bans of rules (limit.Ban). Bans by hand stay: see
 limitctl ban --lift. Requests in flight (limit.Concurrency) cannot be reset.
+Debts are forgiven. Holds end, and what their requests cost is not charged.
 
 Running instances admit the key within a second, also requests that wait.
 Instances that cannot reach Redis now admit it once they do, and do not charge

@@ -78,3 +78,18 @@ func refusedFor(now time.Time, s *live.State) string {
 	}
 	return in(now, s.Until)
 }
+
+// printAccount prints what a key owes and holds, if anything.
+func printAccount(out io.Writer, s *live.State) {
+	now := time.Now()
+	of := fmt.Sprintf("policy %s, rule %s, key %s", shown(s.Policy), shown(s.Rule), shownKey(s, s.Of().Shared()))
+	if s.Owed > 0 {
+		fmt.Fprintf(out, "in debt: %s: owes %s, repaid in %s\n", of, words.Count(s.Owed, "unit"), refusedFor(now, s))
+	}
+	if s.Holds > 0 {
+		fmt.Fprintf(out, "held: %s: %s of %s, the next ends in %s unless it is extended\n", of, words.Count(s.Holds, "hold"), words.Count(s.Held, "unit"), in(now, s.NextEnd))
+	}
+	if s.Ended > 0 {
+		fmt.Fprintf(out, "ended: %s: %s, which the next hold on the key gives back\n", of, words.Count(s.Ended, "hold"))
+	}
+}

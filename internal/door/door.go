@@ -28,6 +28,7 @@ var (
 	Policies any // func(*limit.Limiter) iter.Seq2[string, limit.RuleSet]
 	Declared any // func(*limit.Limiter) []string
 	Peek     any // func(_ *limit.Limiter, _ context.Context, policy, rule, key, plan string) (limit.RuleDecision, error)
+	Account  any // func(_ *limit.Limiter, _ context.Context, policy, rule, key, plan string) (core.Account, error)
 	Reset    any // func(_ *limit.Limiter, _ context.Context, policy, rule, key string) error
 	Key      any // func(_ *limit.Policy, rule string, keys map[string]string) (string, error)
 	Observe  any // func(*limit.Limiter, func(*http.Request, limit.Decision, error)) (stop func())

@@ -79,7 +79,7 @@ func (h *Hold) Unused(d *Decision, list []Refund) []Refund {
 		t.units = slices.DeleteFunc(t.units, func(u unit) bool { return !r.plan.rules[u.rule].Keeps })
 		t.rest() // which the answer or the handler settles
 	}
-	if len(r.returns) == 0 {
+	if len(r.returns.list) == 0 {
 		r.End()
 		return list
 	}
@@ -91,21 +91,18 @@ func (r *Run) unused(u *unit) {
 	if r.plan.rules[u.rule].Keeps {
 		return
 	}
-	r.returns = u.less(u.total(), r.returns)
-	for len(r.of) < len(r.returns) {
-		r.of = append(r.of, u.rule)
-	}
+	u.less(u.total(), &r.returns)
 }
 
 // GiveBack gives back what Unused has listed, in one call of the store if it can.
 func (e *Engine) GiveBack(ctx context.Context, list []Refund) {
 	ctx, cancel := e.settling(ctx)
 	defer cancel()
-	returns := list[0].run.returns
+	returns := list[0].run.returns.list
 	if len(list) > 1 {
 		returns = slices.Clone(returns)
 		for i := range list[1:] {
-			returns = append(returns, list[1+i].run.returns...)
+			returns = append(returns, list[1+i].run.returns.list...)
 		}
 	}
 	var back []core.Returned
@@ -123,9 +120,9 @@ func (e *Engine) GiveBack(ctx context.Context, list []Refund) {
 	}
 	for i := range list {
 		refund := &list[i]
-		n := min(len(refund.run.returns), len(back))
+		n := min(len(refund.run.returns.list), len(back))
 		refund.back, back = back[:n], back[n:]
-		if n < len(refund.run.returns) {
+		if n < len(refund.run.returns.list) {
 			refund.Err = err
 		}
 	}
@@ -138,8 +135,8 @@ func (b *Refund) Amend(d *Decision) (given bool) {
 	d.Decision = d.Decision.Clone()
 	for i := range b.back {
 		if b.back[i].Units > 0 {
-			d.Outcomes()[b.run.of[i]] = b.back[i].Outcome
-			c := b.run.returns[i].Charge
+			d.Outcomes()[b.run.returns.rules[i]] = b.back[i].Outcome
+			c := b.run.returns.list[i].Charge
 			c.Cost, c.Reserve, c.Debt, c.MaxDebt = b.back[i].Units, 0, true, 0
 			if last := len(b.run.given) - 1; last >= 0 && b.run.given[last].SameState(&c) {
 				b.run.given[last].Cost += c.Cost // what the rule took later

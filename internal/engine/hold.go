@@ -113,10 +113,11 @@ func (r *Run) extend(t *taken) {
 	}
 }
 
-// settleHeld settles what is held, and calls given with what came back of each. It returns how
+// settleHeld settles what is held, and adds what came back of each rule to given. It returns how
 // many units of rules with debts were forgiven, and [ErrSettled] if another process has settled
 // it. What the store does not answer is repeated in the background.
-func (t *taken) settleHeld(ctx context.Context, list []core.Settlement, given func(i int, units int64)) (forgiven int64, err error) {
+func (t *taken) settleHeld(ctx context.Context, held *ruled[core.Settlement], given *[core.MaxCharges]int64) (forgiven int64, err error) {
+	list := held.list
 	done, err := t.engine.Holder.Settle(ctx, list)
 	if errors.Is(err, core.ErrUnavailable) && ctx.Err() == nil { // once at once: it may be repeated
 		done, err = t.engine.Holder.Settle(ctx, list)
@@ -131,7 +132,8 @@ func (t *taken) settleHeld(ctx context.Context, list []core.Settlement, given fu
 		if list[i].MaxDebt > 0 {
 			forgiven += done[i].Forgiven
 		}
-		if given(i, done[i].Given); done[i].Given > 0 {
+		given[held.rules[i]] += done[i].Given
+		if done[i].Given > 0 {
 			t.engine.Refilled(&list[i].Charge)
 		}
 	}

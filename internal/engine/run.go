@@ -29,8 +29,7 @@ type Run struct {
 	asked   bool          // whether what watches has been asked
 
 	// What is given back: see Hold.
-	returns []core.Return
-	of      []int         // for each of them, its rule
+	returns ruled[core.Return]
 	given   []core.Charge // what was given back, as debts
 
 	held    *core.Hold // how what it takes is held, or nil
@@ -65,10 +64,10 @@ func (r *Run) End() {
 	if r.result.plan != nil {
 		r.result = Decision{}
 	}
-	if len(r.returns) > 0 {
-		clear(r.returns)
+	if len(r.returns.list) > 0 {
+		clear(r.returns.list)
 		clear(r.given)
-		r.returns, r.of, r.given = r.returns[:0], r.of[:0], r.given[:0]
+		r.returns.list, r.returns.rules, r.given = r.returns.list[:0], r.returns.rules[:0], r.given[:0]
 	}
 	r.asked, r.calling, r.waiter.ctx, r.held = false, nil, nil, nil
 	if r.waiter.place.Named() { // other goroutines may still have it
@@ -294,4 +293,14 @@ func (r *Run) LookAt(ctx context.Context, rule int, d *Decision) error {
 	d.plan, d.Caller = r.plan, r.Caller
 	d.keys.keep(r.Charges)
 	return nil
+}
+
+// Account returns what the key of a rule owes and holds. The run must have its charges.
+func (r *Run) Account(ctx context.Context, rule int) (core.Account, error) {
+	r.agree()
+	a, err := core.AccountOf(ctx, r.plan.engine.Store, r.Charges[rule])
+	if err != nil {
+		return a, fmt.Errorf("%w: %w", ErrUndecided, err)
+	}
+	return a, nil
 }

@@ -61,8 +61,8 @@ func (u *unit) total() int64 {
 	return n
 }
 
-// less appends what gives back so many units, those that were taken last first.
-func (u *unit) less(n int64, list []core.Return) []core.Return {
+// less adds what gives back so many units to a list, those that were taken last first.
+func (u *unit) less(n int64, to *ruled[core.Return]) {
 	for i := len(u.later) - 1; i >= -1 && n > 0; i-- {
 		r := u.Return
 		if i >= 0 {
@@ -70,11 +70,18 @@ func (u *unit) less(n int64, list []core.Return) []core.Return {
 		}
 		r.Cost = min(r.Cost, n)
 		if n -= r.Cost; r.Cost > 0 {
-			list = append(list, r)
+			to.add(u.rule, r)
 		}
 	}
-	return list
 }
+
+// ruled is a list for the store, with the rule that each is of.
+type ruled[T any] struct {
+	list  []T
+	rules []int
+}
+
+func (r *ruled[T]) add(rule int, x T) { r.list, r.rules = append(r.list, x), append(r.rules, rule) }
 
 // keep remembers what an admitted request took, and when its slot comes.
 func (r *Run) keep() error {
@@ -186,12 +193,10 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 	t.mu.Lock() // a Use may still be asking
 	defer t.mu.Unlock()
 	var settled error // what came of what is held
-	var held []core.Settlement
-	var heldRules []int
-	var less []core.Return
+	var held ruled[core.Settlement]
+	var less ruled[core.Return]
 	var more []growth
 	var owed []debt
-	var rules []int
 	for i := range units {
 		u := &units[i]
 		charged := u.total()
@@ -199,22 +204,18 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 		case u.held:
 			extra := charged - u.Cost
 			back := min(max(0, charged-n), extra)
-			less = u.less(back, less) // what it took later is not held
-			held = append(held, core.Settlement{Return: u.Return, Hold: *t.lease.hold, Used: min(max(0, n-extra+back), core.MaxCost)})
-			heldRules = append(heldRules, u.rule)
+			u.less(back, &less) // what it took later is not held
+			held.add(u.rule, core.Settlement{Return: u.Return, Hold: *t.lease.hold, Used: min(max(0, n-extra+back), core.MaxCost)})
 		case n < charged:
-			less = u.less(charged-n, less)
+			u.less(charged-n, &less)
 		case n > charged && u.MaxDebt == 0:
 			more = append(more, growth{unit: u, units: n - charged})
 		case n > charged:
 			owed = append(owed, debt{unit: u, units: n - charged})
 		}
-		for len(rules) < len(less) {
-			rules = append(rules, u.rule)
-		}
 	}
-	if held != nil {
-		forgiven, settled = t.settleHeld(ctx, held, func(i int, units int64) { given[heldRules[i]] += units })
+	if held.list != nil {
+		forgiven, settled = t.settleHeld(ctx, &held, &given)
 	}
 	err = t.owe(ctx, owed)
 	for _, d := range owed {
@@ -224,13 +225,13 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 	}
 	t.engine.forgiven.Add(forgiven)
 	err = errors.Join(t.takeMore(ctx, more), err)
-	for some := range slices.Chunk(less, core.MaxCharges) {
+	for some := range slices.Chunk(less.list, core.MaxCharges) {
 		back, problem := t.engine.Store.Return(ctx, some)
 		for i := range back {
-			given[rules[i]] += back[i].Units
+			given[less.rules[i]] += back[i].Units
 			t.engine.Refilled(&some[i].Charge)
 		}
-		rules = rules[len(some):]
+		less.rules = less.rules[len(some):]
 		err = errors.Join(err, problem)
 	}
 	if err != nil {

@@ -35,7 +35,7 @@ func (p *page) peek(w http.ResponseWriter, r *http.Request, _ viewer) {
 		found["words"] = aloneWords(&d, rule.OnStoreError)
 	} else {
 		found["remaining"], found["used"] = d.Remaining, round(usedShare(&d))
-		found["words"] = peekWords(&d) + doubtWords(&stats, rule, d.Window)
+		found["words"] = peekWords(&d) + p.accountWords(ctx, a, v.Get("plan")) + doubtWords(&stats, rule, d.Window)
 	}
 	answer(w, http.StatusOK, found)
 }
@@ -83,4 +83,22 @@ func peekWords(d *limit.RuleDecision) string {
 		return words + " The quota is full again in " + inWords(d.ResetAfter) + " without requests."
 	}
 	return words + " The quota is unused."
+}
+
+// accountWords says what the key owes and holds, if anything.
+func (p *page) accountWords(ctx context.Context, a *action, plan string) (words string) {
+	of, err := operate.Account(ctx, p.limiter, a.Policy, a.Rule, a.key, plan)
+	if err != nil {
+		return " What the key owes and holds is not known, since the store failed."
+	}
+	if of.Owed > 0 {
+		words += fmt.Sprintf(" The key owes %d units, and is refused until it has paid.", of.Owed)
+	}
+	if of.Holds > 0 {
+		words += fmt.Sprintf(" Holds: %d, of %d units. The next ends in %s unless it is extended.", of.Holds, of.Held, inWords(core.Duration(of.Next)))
+	}
+	if of.Ended > 0 {
+		words += fmt.Sprintf(" Ended and not given back yet: %d.", of.Ended)
+	}
+	return words
 }

@@ -165,3 +165,27 @@ func TestPeekInOutage(t *testing.T) {
 	assert.Contains(t, look(), "The store is unavailable. Until it answers, this instance alone decides, and admits 3 more.")
 	assert.NotContains(t, look(), "used")
 }
+
+// TestPeekOfDebtsAndHolds looks at a client that owes, and at one that holds.
+func TestPeekOfDebtsAndHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, p := pageOf(nil, nil)
+		policy := bind(t, limiter, limit.Named("api", limit.Rule{Name: "tokens", Key: limit.ByUser, Limit: 60, Window: time.Minute, Algorithm: limit.TokenBucket{}, Debt: 50}))
+		of := func(user, id string, cost int64) limit.Decision {
+			d, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": user}, Cost: cost, Hold: time.Minute, ID: id})
+			require.NoError(t, err)
+			return d
+		}
+		look := func(user string) string {
+			return askJSON(p, "GET", "/peek?policy=api&rule=tokens&key="+user, "").Body.String()
+		}
+		require.NoError(t, of("ann", "1", 20).Settle(t.Context(), 90))
+		assert.Contains(t, look("ann"), "The next request is refused. There is room again in 31s. The key owes 30 units, and is refused until it has paid.")
+		of("bob", "1", 20)
+		held := of("bob", "2", 5)
+		assert.Contains(t, look("bob"), "Holds: 2, of 25 units. The next ends in 1m unless it is extended.")
+		require.NoError(t, held.Settle(t.Context(), 0))
+		assert.Contains(t, look("bob"), "Holds: 1, of 20 units.")
+		assert.NotContains(t, look("carl"), "Holds")
+	})
+}

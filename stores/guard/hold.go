@@ -61,3 +61,13 @@ func (s *Store) Extend(ctx context.Context, list []core.Extension) (lived []bool
 	})
 	return lived, err
 }
+
+// Account returns what the store knows that a key owes and holds, or an error: see
+// [core.AccountOf].
+func (s *Store) Account(ctx context.Context, c core.Charge) (account core.Account, err error) {
+	err = s.try(ctx, func() (err error) {
+		account, err = core.AccountOf(ctx, s.store.Store, c)
+		return err
+	})
+	return account, err
+}

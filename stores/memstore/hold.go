@@ -306,3 +306,35 @@ func (s *Store) extend(of *core.Extension) bool {
 	h.set(of.Hold, held, now+of.Life)
 	return true
 }
+
+// Account returns what the key of a charge owes and holds: see [core.AccountOf].
+func (s *Store) Account(ctx context.Context, c core.Charge) (a core.Account, err error) {
+	if err := core.ValidateCharges([]core.Charge{c}); err != nil {
+		return a, err
+	}
+	keys := make([]target, 1)
+	s.place(&keys[0], &c)
+	order := inOrder(keys)
+	now := s.lock(keys, &order)
+	defer s.unlock(keys, &order)
+	if e := keys[0].entry; e != nil && c.Quota.Algorithm.Owes() {
+		a.Owed = max(0, -s.turned(&keys[0]).state().Clone().Advance(&c.Quota, now))
+	}
+	h := s.holdsOf(&keys[0], now, false)
+	if h == nil {
+		return a, nil
+	}
+	for _, of := range h.byID {
+		switch left := of.until - now; {
+		case of.found != core.HoldLives:
+		case left <= 0:
+			a.Ended++
+		default:
+			if a.Next == 0 || left < a.Next {
+				a.Next = left
+			}
+			a.Holds, a.Held = a.Holds+1, a.Held+of.units
+		}
+	}
+	return a, nil
+}

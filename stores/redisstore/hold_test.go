@@ -49,6 +49,22 @@ func TestHoldsAreForgotten(t *testing.T) {
 	require.LessOrEqual(t, client.ZCard(t.Context(), ends).Val(), int64(2))
 }
 
+// TestAccountOfManyHolds counts more holds than one call reads.
+func TestAccountOfManyHolds(t *testing.T) {
+	client, now := redistest.Real(t), start
+	store := at(client, &now)
+	c := core.Charge{Policy: "p", Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 100, Window: 3600_000_000}}
+	hash, _ := lua.HoldKeys("limit", &c)
+	fields := []any{"n", now, "t", now}
+	for i := range int64(3000) {
+		fields = append(fields, fmt.Sprint("id", i), fmt.Sprintf("L %d 2 %d 0 0 0", now+(i-1000)*1_000_000, now)) // 1,001 of them have ended
+	}
+	require.NoError(t, client.HSet(t.Context(), hash, fields...).Err())
+	a, err := store.Account(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, core.Account{Holds: 1999, Held: 3998, Next: 1_000_000, Ended: 1001}, a)
+}
+
 // TestCostOfHolds measures by Redis' own statistics what it costs to hold a request of three
 // rules and to settle it, beside a Take of three, in turn. LIMIT_LONGEST=1 runs it.
 func TestCostOfHolds(t *testing.T) {

@@ -27,6 +27,11 @@ func (s *Store) Settle(ctx context.Context, list []core.Settlement) ([]core.Sett
 	return done, err
 }
 
+// Account returns what the store knows that a key owes and holds: see [core.AccountOf].
+func (s *Store) Account(ctx context.Context, c core.Charge) (core.Account, error) {
+	return core.AccountOf(ctx, s.store, c)
+}
+
 // Extend implements [core.Holder].
 func (s *Store) Extend(ctx context.Context, list []core.Extension) ([]bool, error) {
 	return core.HolderOf(s.store).Extend(ctx, list)

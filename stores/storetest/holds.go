@@ -80,6 +80,9 @@ func (s *heldSchedule) run() {
 		default:
 			require.NoError(s.t, s.h.Store.Reset(s.t.Context(), s.resets()))
 		}
+		if step%4 == 0 && !s.shares {
+			s.account()
+		}
 	}
 	s.take(s.charges())
 }
@@ -281,6 +284,33 @@ func (s *heldSchedule) end(of *core.Settlement) (done core.Settled) {
 	}
 	u.found, u.units, u.until = then, cost, s.now+core.HoldMemory
 	return done
+}
+
+// account checks what the store says of each key.
+func (s *heldSchedule) account() {
+	for i := range 2 * len(s.rules) {
+		c := s.rules[i/2]
+		c.Key = fmt.Sprint("k", i%2)
+		got, err := core.AccountOf(s.t.Context(), s.h.Store, c)
+		require.NoError(s.t, err)
+		var want core.Account
+		if c.Quota.Algorithm.Owes() {
+			want.Owed = max(0, -s.stateOf(&c).Clone().Advance(&c.Quota, s.now))
+		}
+		for _, u := range s.holds[nameOfKey(&c)] {
+			switch left := u.until - s.now; {
+			case u.found != core.HoldLives:
+			case left <= 0:
+				want.Ended++
+			default:
+				if want.Next == 0 || left < want.Next {
+					want.Next = left
+				}
+				want.Holds, want.Held = want.Holds+1, want.Held+u.units
+			}
+		}
+		s.same(want, got, "account of "+nameOfKey(&c))
+	}
 }
 
 func (s *heldSchedule) extend(charges []core.Charge, id core.HoldID) {

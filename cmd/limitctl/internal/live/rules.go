@@ -179,6 +179,10 @@ func (s renamed) Take(ctx context.Context, asks []core.Ask) error {
 	return err
 }
 
+func (s renamed) Account(ctx context.Context, c core.Charge) (core.Account, error) {
+	return core.AccountOf(ctx, s.Store, s.rename([]core.Charge{c})[0])
+}
+
 func (s renamed) Reset(ctx context.Context, charges []core.Charge) error {
 	return s.Store.Reset(ctx, s.rename(charges))
 }

@@ -30,6 +30,11 @@ type State struct {
 	Until    time.Time `json:"refused_until,omitzero"` // by the clock of this machine
 	FullAt   time.Time `json:"full_at,omitzero"`       // when nothing is used any more
 	Shadow   bool      `json:"shadow,omitempty"`       // whether the rule only watches
+	Owed     int64     `json:"owed,omitempty"`         // units above the limit, which the key pays back until Until
+	Holds    int64     `json:"holds,omitempty"`        // holds that live
+	Held     int64     `json:"held,omitempty"`         // units that count for them
+	NextEnd  time.Time `json:"next_end,omitzero"`      // when the next of them ends, unless it is extended
+	Ended    int64     `json:"ended,omitempty"`        // holds that have ended, and are not given back yet
 
 	rule *Rule
 }
@@ -38,7 +43,9 @@ type State struct {
 func (s *State) Of() *Rule { return s.rule }
 
 // Any reports whether the key has used anything.
-func (s *State) Any() bool { return s.Used > 0 || s.Refused || !s.FullAt.IsZero() }
+func (s *State) Any() bool {
+	return s.Used > 0 || s.Refused || !s.FullAt.IsZero() || s.Holds > 0 || s.Ended > 0
+}
 
 // States returns the states that a key of a rule has: more than one if plans have states
 // of their own. If they have not, Redis does not say which plan the key is on: it is the
@@ -51,6 +58,9 @@ func (l *Limits) States(ctx context.Context, r *Rule, key string) (states []Stat
 	for _, plan := range plans {
 		s, err := l.state(ctx, r, key, plan)
 		if err != nil {
+			return nil, err
+		}
+		if err := l.account(ctx, &s); err != nil {
 			return nil, err
 		}
 		if plan == "" || s.Any() {
@@ -89,6 +99,19 @@ func (l *Limits) state(ctx context.Context, r *Rule, key, plan string) (State, e
 		s.Until = now.Add(d.RetryAfter)
 	}
 	return s, nil
+}
+
+// account fills in what the key owes and holds.
+func (l *Limits) account(ctx context.Context, s *State) error {
+	a, err := operate.Account(ctx, l.limiter, s.rule.policy.alias, s.Rule, s.Key, s.Plan)
+	if err != nil {
+		return plain(err)
+	}
+	s.Owed, s.Holds, s.Held, s.Ended = a.Owed, a.Holds, a.Held, a.Ended
+	if a.Next > 0 {
+		s.NextEnd = time.Now().Add(core.Duration(a.Next))
+	}
+	return nil
 }
 
 func (l *Limits) peek(ctx context.Context, r *Rule, key, plan string) (limit.RuleDecision, error) {
