@@ -110,7 +110,7 @@ func (s *schedule) owe() {
 				c.Cost = pick(s.random, large)
 			}
 			drawMaxDebt(s.random, c)
-			if s.Elapse != nil && (c.Quota.Refills() || c.Quota.Bars()) {
+			if (c.Quota.Refills() || c.Quota.Bars()) && (s.Elapse != nil || s.stateOf(*c).Expires() <= s.now) {
 				continue // a store may have forgotten what the key took since
 			}
 			c.Age = pick(s.random, []int64{0, 1, s.random.Int64N(c.Quota.Window), c.Quota.Window - 1, c.Quota.Window, 3 * c.Quota.Window, core.MaxTime})
