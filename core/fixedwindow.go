@@ -17,8 +17,7 @@ const FixedWindow Algorithm = 1
 
 // A windowState is a count of units, in the window of the last of them.
 type windowState struct {
-	Base
-	grids *grids // if there are several
+	cut
 	mark  windowMark
 	live  bool  // whether the window of the last Advance is that of the count
 	end   int64 // of that window
@@ -249,13 +248,7 @@ func (w *windowState) reopen(q *Quota, count, now int64) {
 
 func (w *windowState) empty() grid { return &windowState{} }
 
-func (w *windowState) others() **grids { return &w.grids }
-
-func (w *windowState) swap(other grid) {
-	o := other.(*windowState)
-	w.grids, o.grids = o.grids, w.grids // which stay
-	*w, *o = *o, *w
-}
+func (w *windowState) swap(other grid) { exchange(w, other.(*windowState)) }
 
 func (w *windowState) Clone() State {
 	copied := *w

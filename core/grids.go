@@ -49,6 +49,33 @@ type grid interface {
 	others() **grids
 }
 
+// A cut has what all grids have: the other ones of the key, if there are several, and no
+// units that a period carries into the next.
+type cut struct {
+	Base
+	grids *grids
+}
+
+func (c *cut) others() **grids { return &c.grids }
+
+func (*cut) above(int64, int64) int64 { return 0 }
+
+func (*cut) fits(int64, int64) bool { return true }
+
+func (*cut) follows() bool { return false }
+
+func (*cut) open() bool { return true }
+
+// exchange exchanges the counts of two grids. What they have of others stays.
+func exchange[T any, G interface {
+	*T
+	grid
+}](one, other G) {
+	mine, theirs := one.others(), other.others()
+	*mine, *theirs = *theirs, *mine
+	*one, *other = *other, *one
+}
+
 const (
 	maxGrids = 4
 	idleGrid = 3600 * 1_000_000 // µs, beside two spans

@@ -17,8 +17,7 @@ const SlidingCells Algorithm = 2
 // A cellsState holds how many units were taken in each of the last cells. Its grid is
 // the length and the number of the cells.
 type cellsState struct {
-	Base
-	grids  *grids  // if there are several
+	cut
 	counts []int64 // of the cells up to that of last
 	length int64   // of a cell, µs
 	last   int64   // when a unit was taken
@@ -159,14 +158,6 @@ func (c *cellsState) span() int64 { return c.keep() * c.length }
 
 func (c *cellsState) holds() int64 { return c.span() }
 
-func (c *cellsState) above(int64, int64) int64 { return 0 }
-
-func (c *cellsState) fits(int64, int64) bool { return true }
-
-func (c *cellsState) follows() bool { return false }
-
-func (c *cellsState) open() bool { return true }
-
 // Return implements [State], while the cell of At is in the window.
 func (c *cellsState) Return(r *Return, now int64) int64 { return giveBack(c, r, now) }
 
@@ -182,13 +173,7 @@ func (c *cellsState) giveBack(_ *Quota, n, at, now int64) int64 {
 
 func (c *cellsState) empty() grid { return &cellsState{} }
 
-func (c *cellsState) others() **grids { return &c.grids }
-
-func (c *cellsState) swap(other grid) {
-	o := other.(*cellsState)
-	c.grids, o.grids = o.grids, c.grids // which stay
-	*c, *o = *o, *c
-}
+func (c *cellsState) swap(other grid) { exchange(c, other.(*cellsState)) }
 
 func (c *cellsState) Clone() State {
 	copied := *c

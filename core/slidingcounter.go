@@ -18,9 +18,8 @@ const SlidingCounter Algorithm = 3
 
 // A counterState holds the counts of two windows. Its grid is the length of a window.
 type counterState struct {
-	Base
-	grids             *grids // if there are several
-	last              int64  // when a unit was taken: in the current window
+	cut
+	last              int64 // when a unit was taken: in the current window
 	current, previous int64
 	window            int64
 
@@ -157,14 +156,6 @@ func (c *counterState) span() int64 { return 2 * c.window }
 
 func (c *counterState) holds() int64 { return c.window }
 
-func (c *counterState) above(int64, int64) int64 { return 0 }
-
-func (c *counterState) fits(int64, int64) bool { return true }
-
-func (c *counterState) follows() bool { return false }
-
-func (c *counterState) open() bool { return true }
-
 // Return implements [State], while the window of At is the current or the
 // previous one.
 func (c *counterState) Return(r *Return, now int64) int64 { return giveBack(c, r, now) }
@@ -187,13 +178,7 @@ func (c *counterState) giveBack(_ *Quota, n, at, now int64) (given int64) {
 
 func (c *counterState) empty() grid { return &counterState{} }
 
-func (c *counterState) others() **grids { return &c.grids }
-
-func (c *counterState) swap(other grid) {
-	o := other.(*counterState)
-	c.grids, o.grids = o.grids, c.grids // which stay
-	*c, *o = *o, *c
-}
+func (c *counterState) swap(other grid) { exchange(c, other.(*counterState)) }
 
 func (c *counterState) Clone() State {
 	copied := *c

@@ -78,27 +78,6 @@ func (s suite) retryAfter(t *testing.T) {
 	assert.Equal(t, http.StatusNoContent, do(t.Context(), router).Code)
 }
 
-// allOrNothing checks that a request that one rule refuses is not charged to
-// another, in either order of the rules.
-func (s suite) allOrNothing(t *testing.T) {
-	strict, loose := limit.Per(limit.ByHeader("X-Key"), time.Hour, 1), limit.Global(time.Hour, 3)
-	for _, rules := range []limit.RuleSet{limit.Rules(strict, loose), limit.Rules(loose, strict)} {
-		c := serve(t, s.one(limit.New(nil, nil), ok, rules))
-
-		require.Equal(t, http.StatusNoContent, c.send("GET", "/", "X-Key", "a").StatusCode)
-		for range 10 {
-			require.Equal(t, http.StatusTooManyRequests, c.send("GET", "/", "X-Key", "a").StatusCode)
-		}
-		for _, key := range []string{"b", "c"} {
-			require.Equal(t, http.StatusNoContent, c.send("GET", "/", "X-Key", key).StatusCode, "refused requests were charged")
-		}
-		p := requireProblem(t, c.send("GET", "/", "X-Key", "d"), http.StatusTooManyRequests)
-		assert.Equal(t, []string{"global-1h"}, p.Violated)
-		p = requireProblem(t, c.send("GET", "/", "X-Key", "a"), http.StatusTooManyRequests)
-		assert.ElementsMatch(t, []string{"global-1h", "per-header-x-key-1h"}, p.Violated)
-	}
-}
-
 func (s suite) headerStyles(t *testing.T) {
 	fields := []string{"RateLimit", "RateLimit-Policy", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
 	draft := []string{`"ip";r=1;t=60, "all";r=9;t=3600`, `"ip";q=2;w=60, "all";q=10;w=3600`, "", "", ""}
@@ -132,17 +111,4 @@ func (s suite) headerStyles(t *testing.T) {
 			}
 		})
 	}
-}
-
-// head checks that a refused HEAD has the headers and no body.
-func (s suite) head(t *testing.T) {
-	router := s.framework(limit.New(nil, nil))
-	router.Handle("HEAD", "/", ok, limit.Rules(limit.PerIP(time.Minute, 1)))
-	c := serve(t, router)
-
-	require.Equal(t, http.StatusNoContent, c.send("HEAD", "/").StatusCode)
-	a := c.send("HEAD", "/")
-	assert.Equal(t, http.StatusTooManyRequests, a.StatusCode)
-	assert.Equal(t, "60", a.Header.Get("Retry-After"))
-	assert.Empty(t, a.body)
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -43,32 +42,6 @@ func (s suite) forgedAddress(t *testing.T) {
 	for _, name := range names {
 		require.Equal(t, http.StatusTooManyRequests, c.send("GET", "/", name, "203.0.113.200").StatusCode, name)
 	}
-}
-
-// trustedProxy takes the client from the header of a proxy that is trusted.
-func (s suite) trustedProxy(t *testing.T) {
-	trusted := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
-	limiter := limit.New(nil, &limit.Options{Proxies: limit.Proxies{Trusted: trusted}})
-	c := serve(t, s.one(limiter, ok, limit.Rules(limit.PerIP(time.Hour, 1))))
-
-	require.Equal(t, http.StatusNoContent, c.send("GET", "/", "X-Forwarded-For", "203.0.113.1").StatusCode)
-	require.Equal(t, http.StatusNoContent, c.send("GET", "/", "X-Forwarded-For", "203.0.113.2").StatusCode)
-	assert.Equal(t, http.StatusTooManyRequests,
-		c.send("GET", "/", "X-Forwarded-For", "198.51.100.7, 203.0.113.2").StatusCode, "the client wrote the first entry")
-}
-
-// pathValue checks that a path value is decoded once.
-func (s suite) pathValue(t *testing.T) {
-	router := s.framework(limit.New(nil, nil))
-	router.Handle("GET", "/users/{id}", ok, limit.Rules(limit.Per(limit.ByPathValue("id"), time.Hour, 1)))
-	c := serve(t, router)
-
-	c.expect("GET", "/users/alice", 204, 429)
-	c.expect("GET", "/users/bob", 204)
-	c.expect("GET", "/users/%61lice", 429) // another spelling is the same user
-	c.expect("GET", "/users/alice%20", 429)
-	c.expect("GET", "/users/%2561lice", 204) // the user "%61lice"
-	c.expect("GET", "/users/alice?id=carol", 429)
 }
 
 type planKey struct{}
@@ -202,15 +175,6 @@ func (s suite) barred(t *testing.T) {
 		assert.Empty(t, slices.Collect(d.Rules()))
 		assert.Empty(t, routetest.Refused(d))
 	}
-}
-
-// notBarred checks that other requests are decided by the rules.
-func (s suite) notBarred(t *testing.T) {
-	limiter := limit.New(nil, &limit.Options{
-		Exempt: func(limit.Client) bool { return false },
-		Bar:    func(limit.Client) time.Duration { return -1 },
-	})
-	serve(t, s.one(limiter, ok, limit.Rules(limit.PerIP(time.Minute, 1)))).expect("GET", "/", 204, 429)
 }
 
 // screenedBodies checks that the bodies of exempt requests are not slowed, and those

@@ -19,31 +19,6 @@ import (
 	"github.com/routelimit/limit/internal/routetest"
 )
 
-// refuseHook replaces the answer to refused requests by Options.Refuse.
-func (s suite) refuseHook(t *testing.T) {
-	var seen atomic.Pointer[limit.Decision]
-	router := s.framework(limit.New(nil, &limit.Options{
-		Refuse: func(w http.ResponseWriter, r *http.Request, d limit.Decision) {
-			seen.Store(&d)
-			w.Header().Set("Location", "/wait?from="+r.URL.Path)
-			w.WriteHeader(http.StatusSeeOther)
-			w.Write([]byte("later"))
-		},
-	}))
-	router.Handle("GET", "/busy", ok, limit.Rules(limit.Global(time.Minute, 1)))
-	router.Handle("GET", "/wait", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("waiting room")) }))
-	c := serve(t, router)
-
-	require.Equal(t, http.StatusNoContent, c.send("GET", "/busy").StatusCode)
-	require.Nil(t, seen.Load())
-	a := c.send("GET", "/busy")
-	assert.Equal(t, "waiting room", a.body, "the client follows the redirect")
-	require.NotNil(t, seen.Load())
-	assert.False(t, seen.Load().Allowed)
-	assert.Equal(t, []string{"global-1m"}, routetest.Refused(*seen.Load()))
-	assert.Equal(t, "60", a.Request.Response.Header.Get("Retry-After"), "set before the function is called")
-}
-
 // hooks replaces the answers to requests that are not admitted. A function that does not
 // call WriteHeader answers with the status of the answer that it replaces.
 func (s suite) hooks(t *testing.T) {
@@ -62,7 +37,7 @@ func (s suite) hooks(t *testing.T) {
 		for _, set := range []struct {
 			status int
 			body   string
-		}{{0, ""}, {0, "later"}, {http.StatusBadGateway, "later"}, {http.StatusNotFound, "no"}} {
+		}{{0, ""}, {0, "later"}, {http.StatusBadGateway, "later"}, {http.StatusNotFound, "no"}, {http.StatusSeeOther, "elsewhere"}} {
 			ran, replaced := 0, ""
 			answer := func(w http.ResponseWriter) {
 				w.Header().Set("Content-Type", "text/plain")
@@ -76,7 +51,14 @@ func (s suite) hooks(t *testing.T) {
 			c := serve(t, s.one(test.limiter(limit.Options{
 				Log: slog.New(slog.DiscardHandler),
 				Refuse: func(w http.ResponseWriter, _ *http.Request, d limit.Decision) {
-					replaced = map[bool]string{true: "barred", false: "refused"}[d.Mode == core.ModeBarred]
+					replaced = "refused"
+					if d.Mode == core.ModeBarred {
+						replaced = "barred"
+					} else {
+						assert.Equal(t, []string{"global-1m"}, routetest.Refused(d))
+					}
+					assert.False(t, d.Allowed)
+					assert.Equal(t, test.retryAfter, w.Header().Get("Retry-After"), "set before the function is called")
 					answer(w)
 				},
 				Fail: func(w http.ResponseWriter, _ *http.Request, err error) {

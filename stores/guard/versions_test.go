@@ -12,6 +12,6 @@ func TestVersionsAlone(t *testing.T) {
 	race.Skip(t)
 	s, f, now := guarded(1, 0)
 	f.fail(errDown)
-	storetest.Versions(t, storetest.Harness{Store: s, SetTime: now.Store}, 1, 300)
-	storetest.Algorithms(t, storetest.Harness{Store: s, SetTime: now.Store}, 1, 300)
+	storetest.Versions(t, storetest.Harness{Store: s, SetTime: now.Store}, false, 1, 300)
+	storetest.Versions(t, storetest.Harness{Store: s, SetTime: now.Store}, true, 1, 300)
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/routelimit/limit/stores/storetest"
 )
 
-// TestTallies compares the store with package core: see [storetest.Tallies].
+// TestTallies compares the store with package core: see [storetest.Lives].
 func TestTallies(t *testing.T) {
 	race.Skip(t)
 	s, now := at(0)
-	storetest.Tallies(t, storetest.Harness{Store: s, SetTime: now.Store}, 0, 2_000)
+	storetest.Lives(t, storetest.Harness{Store: s, SetTime: now.Store}, storetest.Tallies, 0, 2_000)
 }
 
 // TestTwoAlgorithms has a client ask every 10 ms for 600 s, of two versions of a rule with

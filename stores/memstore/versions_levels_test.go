@@ -11,6 +11,5 @@ func TestLevels(t *testing.T) {
 	race.Skip(t)
 	s, now := at(0)
 	h := storetest.Harness{Store: s, SetTime: now.Store}
-	storetest.Levels(t, h, 500)
-	storetest.TwoBursts(t, h)
+	storetest.Lives(t, h, storetest.Levels, 0, 1_500)
 }

@@ -10,11 +10,11 @@ import (
 )
 
 // TestPeriods has versions of rules that count in periods charge keys: see
-// [storetest.Periods].
+// [storetest.Lives].
 func TestPeriods(t *testing.T) {
 	race.Skip(t)
 	s, now := at(0)
-	storetest.Periods(t, storetest.Harness{Store: s, SetTime: now.Store, Elapse: s.elapse}, 1, 500)
+	storetest.Lives(t, storetest.Harness{Store: s, SetTime: now.Store, Elapse: s.elapse}, storetest.Periods, 0, 500)
 }
 
 // BenchmarkPeriods has one version of a rule charge its keys, and two in turn.

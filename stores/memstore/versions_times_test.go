@@ -15,7 +15,7 @@ func TestTimes(t *testing.T) {
 		n = 500
 	}
 	s, now := at(0)
-	storetest.Times(t, storetest.Harness{Store: s, SetTime: now.Store, Elapse: s.elapse}, n)
+	storetest.Lives(t, storetest.Harness{Store: s, SetTime: now.Store, Elapse: s.elapse}, storetest.Times, 0, n)
 }
 
 // TestTwoLogs has a log of 30 in 10 s beside one of 3 in a second, in turn. The first alone

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
@@ -15,11 +16,10 @@ import (
 	"github.com/routelimit/limit/stores/storetest"
 )
 
-// TestTallies compares the scripts with package core: see [storetest.Tallies].
+// TestTallies compares the scripts with package core: see [storetest.Lives].
 func TestTallies(t *testing.T) {
 	race.Skip(t)
-	storetest.Tallies(t, harness(redistest.Client(t)), 0, 200)
-	storetest.Tallies(t, harness(redistest.Client(t)), 505, 1) // a window is told more than its limit, after all of it was given back
+	storetest.Lives(t, harness(redistest.Client(t)), storetest.Tallies, 0, 200)
 }
 
 // TestToldAboveLimit has a clock step back behind a window that has more than its limit, since
@@ -42,6 +42,34 @@ func TestToldAboveLimit(t *testing.T) {
 		want := core.Decide(now, charges, []core.State{state})
 		require.Equal(t, want.Outcomes(), got.Outcomes(), "step %d", i)
 	}
+}
+
+// TestToldAfterReturns has a window be told more than its limit after all of it was given back:
+// it is as new, so the next window counts nothing of that.
+func TestToldAfterReturns(t *testing.T) {
+	log := core.Quota{Limit: 10, Window: 10_000_000}
+	window := core.Quota{Algorithm: core.FixedWindow, Limit: 2, Window: 10_000_000}
+	now := start
+	store := at(redistest.Client(t), &now)
+	var state core.State = core.NewTallies(log.Algorithm, core.NewState(log.Algorithm))
+	take := func(q core.Quota, cost int64) core.Return {
+		charges := []core.Charge{{Rule: "r", Key: "k", Quota: q, Cost: cost}}
+		got, err := core.Take(t.Context(), store, charges)
+		require.NoError(t, err)
+		want := core.Decide(now, charges, []core.State{state})
+		require.Equal(t, want.Outcomes(), got.Outcomes())
+		return got.Return(0, charges[0])
+	}
+	for _, r := range []core.Return{take(log, 1), take(window, 1), take(log, 1)} {
+		now++
+		got, err := store.Return(t.Context(), []core.Return{r})
+		require.NoError(t, err)
+		require.Equal(t, state.Return(&r, now), got[0].Units)
+	}
+	take(log, 9)
+	take(window, 0)
+	now += window.Window
+	assert.EqualValues(t, 2, take(window, 0).Remaining)
 }
 
 // TestBrokenTallies tests that every call on a key of several algorithms is answered, or is an

@@ -11,6 +11,5 @@ import (
 func TestLevels(t *testing.T) {
 	race.Skip(t)
 	h := harness(redistest.Client(t))
-	storetest.Levels(t, h, 60)
-	storetest.TwoBursts(t, h)
+	storetest.Lives(t, h, storetest.Levels, 0, 180)
 }

@@ -19,10 +19,10 @@ import (
 )
 
 // TestPeriods has versions of rules that count in periods charge keys: see
-// [storetest.Periods].
+// [storetest.Lives].
 func TestPeriods(t *testing.T) {
 	race.Skip(t)
-	storetest.Periods(t, harness(redistest.Client(t)), 1, 400)
+	storetest.Lives(t, harness(redistest.Client(t)), storetest.Periods, 0, 400)
 }
 
 // TestBrokenGrids tests that every call on a value of two grids is answered, or is an error

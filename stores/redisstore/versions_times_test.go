@@ -19,7 +19,7 @@ func TestTimes(t *testing.T) {
 	if testing.Short() || race.Enabled {
 		n = 50
 	}
-	storetest.Times(t, harness(redistest.Client(t)), n)
+	storetest.Lives(t, harness(redistest.Client(t)), storetest.Times, 0, n)
 }
 
 // TestRingExpires charges a ring at the beginning and at the end of an interval as long as

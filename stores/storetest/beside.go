@@ -87,22 +87,16 @@ func returning() (tests []namedTest) {
 		tests = append(tests, namedTest{test.name, func(t *testing.T, h Harness) {
 			short, long := plainQuota(core.FixedWindow, 1, sec), test.other
 			long.Algorithm, long.Window = core.FixedWindow, 10*sec
-			state, admitted := core.NewState(core.FixedWindow), int64(0)
+			m, admitted := newMirror(t, h, test.name, 1, 1), int64(0)
 			began := starts[0] - starts[0]%long.Window
-			now := began
+			m.now, m.expires = began, h.Elapse != nil
 			request := func(q core.Quota, at int64) bool {
-				c := core.Charge{Rule: "r", Key: "k", Quota: q, Cost: 1}
-				h.SetTime(at)
-				if h.Elapse != nil {
-					h.Elapse(at - now)
-				}
-				now = at
-				allowed := take(t, h, "policy", c).Allowed
-				require.Equal(t, core.Decide(at, []core.Charge{c}, []core.State{state}).Allowed, allowed)
-				if allowed {
+				m.pass(at - m.now)
+				d := m.take(core.Charge{Policy: m.policy, Rule: "r", Key: "k", Quota: q, Cost: 1})
+				if d.Allowed {
 					admitted++
 				}
-				return allowed
+				return d.Allowed
 			}
 			for round := range int64(rounds) {
 				begins := began + round*long.Window

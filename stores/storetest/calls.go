@@ -17,6 +17,9 @@ func calls() []namedTest {
 	tests := []namedTest{
 		{"charges are left as they are", leavesCharges},
 		{"decisions are left as they are", leavesDecisions},
+		{"invalid asks", invalidAsks},
+		{"invalid leases", invalidLeases},
+		{"invalid returns", invalidReturns},
 	}
 	good := core.Quota{Limit: 3, Window: sec}
 	charge := func(rule string, cost int64, quota core.Quota) core.Charge {
@@ -28,6 +31,10 @@ func calls() []namedTest {
 	}
 	behind := func(bad core.Charge) []core.Charge { return []core.Charge{charge("r0", 1, good), bad} }
 	reserve := func(n int64) core.Charge { return core.Charge{Rule: "r1", Quota: good, Cost: 1, Reserve: n} }
+	debt := charge("r1", 1, good)
+	debt.Debt = true
+	old, reserved := charge("r1", 1, good), debt
+	old.Age, reserved.Reserve = 1, 1
 	for _, invalid := range []struct {
 		name    string
 		charges []core.Charge
@@ -45,22 +52,22 @@ func calls() []namedTest {
 		{"a short window", behind(charge("r1", 1, core.Quota{Limit: 1, Window: core.MinWindow - 1}))},
 		{"a long window", behind(charge("r1", 1, core.Quota{Limit: 1, Window: core.MaxWindow + 1}))},
 		{"an unknown algorithm", behind(charge("r1", 1, core.Quota{Algorithm: 255, Limit: 1, Window: sec}))},
+		{"a lease without an id", behind(charge("r1", 1, core.Quota{Algorithm: core.Concurrency, Limit: 1, Window: sec}))},
+		{"a debt beside another charge", behind(debt)},
+		{"an age without a debt", behind(old)},
+		{"a debt with a reserve", []core.Charge{reserved}},
 	} {
 		tests = append(tests, namedTest{invalid.name, func(t *testing.T, h Harness) {
-			undecided(t, h, invalid.charges, charge("r0", 0, good))
+			h.SetTime(starts[0])
+			d, err := Take(t.Context(), h.Store, "policy", invalid.charges)
+			assert.ErrorIs(t, err, core.ErrCharges)
+			assert.False(t, d.Allowed)
+			for _, rule := range []string{"r0", "r1"} {
+				assert.Equal(t, good.Limit, remaining(t, h, charge(rule, 0, good)), "remaining of %s after an invalid call", rule)
+			}
 		}})
 	}
 	return tests
-}
-
-// undecided makes an invalid call, and then looks for traces of it.
-func undecided(t *testing.T, h Harness, invalid []core.Charge, look core.Charge) {
-	t.Helper()
-	h.SetTime(starts[0])
-	d, err := Take(t.Context(), h.Store, "policy", invalid)
-	assert.ErrorIs(t, err, core.ErrCharges)
-	assert.False(t, d.Allowed)
-	assert.Equal(t, look.Quota.Limit, remaining(t, h, look), "remaining after an invalid call")
 }
 
 func leavesCharges(t *testing.T, h Harness) {
@@ -99,7 +106,6 @@ func leavesDecisions(t *testing.T, h Harness) {
 func asks() []namedTest {
 	return []namedTest{
 		{"with reserves of their own", reservesOfAsks},
-		{"invalid", invalidAsks},
 		{"many rules", manyAsks},
 	}
 }
@@ -129,13 +135,14 @@ func invalidAsks(t *testing.T, h Harness) {
 	good := core.Charge{Rule: "r", Key: "k", Quota: core.Quota{Limit: 3, Window: sec}, Cost: 1}
 	other, bad := good, good
 	other.Quota.Limit, bad.Cost = 4, -1
+	debt := core.Charge{Rule: "debt", Quota: good.Quota, Cost: 1, Debt: true}
 	many := make([]core.Ask, core.MaxCharges+1)
 	for i := range many {
 		many[i] = askFor(good)
 	}
 	for name, asks := range map[string][]core.Ask{
 		"none": nil, "no charges": {askFor(good), askFor()}, "too many": many, "a negative cost": {askFor(good), askFor(bad)},
-		"two quotas": {askFor(good), askFor(other)}, "a rule twice": {askFor(good), askFor(good, good)},
+		"two quotas": {askFor(good), askFor(other)}, "a debt beside another charge": {askFor(good), askFor(debt)}, "a rule twice": {askFor(good), askFor(good, good)},
 	} {
 		assert.ErrorIs(t, h.Store.Take(t.Context(), asks), core.ErrCharges, name)
 	}

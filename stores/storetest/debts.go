@@ -10,16 +10,7 @@ import (
 )
 
 // debts tests charges for what was used before.
-func debts() []namedTest {
-	return []namedTest{
-		{"above the limit", debtsAbove},
-		{"beside other charges", debtsBeside},
-	}
-}
-
-func debt(q core.Quota, cost, age int64) core.Charge {
-	return core.Charge{Rule: "r", Key: "k", Quota: q, Cost: cost, Debt: true, Age: age, ID: 1}
-}
+func debts() []namedTest { return []namedTest{{"above the limit", debtsAbove}} }
 
 // debtsAbove owes more than the limit by each algorithm, as much as there can be too. A
 // request that waits for RetryAfter is admitted, and none is earlier.
@@ -27,8 +18,7 @@ func debtsAbove(t *testing.T, h Harness) {
 	for _, a := range core.Algorithms() {
 		for _, cost := range []int64{3, 40, core.MaxCost} {
 			q := plainQuota(a, 3, sec)
-			owed := debt(q, cost, 0)
-			owed.Key = a.String() + string(rune('a'+cost%26))
+			owed := core.Charge{Rule: "r", Key: a.String() + string(rune('a'+cost%26)), Quota: q, Cost: cost, Debt: true, ID: 1}
 			h.SetTime(starts[0])
 			d := take(t, h, "policy", owed)
 			o := first(d)
@@ -50,20 +40,4 @@ func debtsAbove(t *testing.T, h Harness) {
 			assert.True(t, take(t, h, "policy", later).Allowed, "%v: %+v is refused after RetryAfter", a, refused)
 		}
 	}
-}
-
-// debtsBeside has debts and other charges in a call.
-func debtsBeside(t *testing.T, h Harness) {
-	h.SetTime(starts[0])
-	owed := debt(core.Quota{Limit: 3, Window: sec}, 1, 0)
-	other := owed
-	other.Rule, other.Debt = "other", false
-	old, reserved := other, owed
-	old.Age, reserved.Reserve = 1, 1
-	for name, asks := range map[string][]core.Ask{
-		"an ask": {askFor(owed, other)}, "two asks": {askFor(owed), askFor(other)}, "an age": {askFor(old)}, "a reserve": {askFor(reserved)},
-	} {
-		assert.ErrorIs(t, h.Store.Take(t.Context(), asks), core.ErrCharges, name)
-	}
-	assert.EqualValues(t, 2, first(take(t, h, "", owed)).Remaining)
 }

@@ -10,7 +10,7 @@ import (
 
 // rule returns a rule: sometimes one of another policy, or a variant of the one before.
 func (s *schedule) rule(i int, a core.Algorithm) core.Charge {
-	c := core.Charge{Policy: s.policy, Rule: fmt.Sprint("r", i), Quota: someQuota(s.t, s.random, a)}
+	c := core.Charge{Policy: s.policy, Rule: fmt.Sprint("r", i), Quota: someQuota(s.T, s.random, a)}
 	if s.random.IntN(4) == 0 {
 		c.Policy += " too"
 	}
@@ -28,7 +28,7 @@ func (s *schedule) spread() {
 	for i := range s.rules {
 		q := &s.rules[i].Quota
 		for q.Queues() || q.Bars() || q.Algorithm == core.Distinct || (s.returns || s.changes) && q.Refills() {
-			*q = someQuota(s.t, s.random, someAlgorithm(s.random))
+			*q = someQuota(s.T, s.random, someAlgorithm(s.random))
 		}
 		q.Missing = 0 // taking and giving back changes when the bucket is new again
 	}
@@ -44,8 +44,8 @@ func (s *schedule) draw() []core.Charge {
 		c := &charges[i]
 		c.Key = s.key()
 		limit := c.Quota.Capacity()
-		if c.Quota.Algorithm == core.Distinct { // 0 is no value; a few are in all bits
-			c.ID = s.random.Uint64N(uint64(limit)+4) * 0x9e3779b97f4a7c15
+		if c.Quota.Algorithm == core.Distinct { // 0 is no value
+			c.ID = s.random.Uint64N(uint64(limit)+4) * allBits
 		}
 		switch s.random.IntN(20) {
 		case 0, 1:
@@ -58,13 +58,8 @@ func (s *schedule) draw() []core.Charge {
 			c.Cost = 1 + limit/2
 		case 5:
 			c.Cost = 1 + s.random.Int64N(limit)
-		case 6, 7: // what is left, or what was left
-			c.Cost = 1
-			if l := s.ledgers[nameOf(*c)]; l != nil {
-				c.Cost = max(0, limit-l.live(c.Quota.Window, s.now))
-			} else if left, known := s.left[nameOf(*c)]; known {
-				c.Cost = left
-			}
+		case 6, 7:
+			c.Cost = max(0, s.room(*c)) // what is left
 		default:
 			c.Cost = 1
 		}
@@ -75,6 +70,9 @@ func (s *schedule) draw() []core.Charge {
 	}
 	return charges
 }
+
+// allBits spreads small numbers over all bits of an id.
+const allBits = 0x9e3779b97f4a7c15
 
 // several returns asks for one call: charges, and before or behind them others on some of
 // the same rules, with the same keys or others.
@@ -112,14 +110,14 @@ func (s *schedule) owe() {
 				c.Cost = pick(s.random, large)
 			}
 			drawMaxDebt(s.random, c)
-			if s.forgets && (c.Quota.Refills() || c.Quota.Bars()) {
+			if (c.Quota.Refills() || c.Quota.Bars()) && (s.Elapse != nil || s.stateOf(*c).Expires() <= s.now) {
 				continue // a store may have forgotten what the key took since
 			}
 			c.Age = pick(s.random, []int64{0, 1, s.random.Int64N(c.Quota.Window), c.Quota.Window - 1, c.Quota.Window, 3 * c.Quota.Window, core.MaxTime})
 		}
 		asks = append(asks, charges)
 	}
-	s.takeAll(asks)
+	s.takeAll(asks...)
 }
 
 // drawMaxDebt bounds a debt where that can be, half of the time.
@@ -155,11 +153,9 @@ func (s *schedule) advance() {
 	case 8:
 		step = s.retry - 1
 	case 9, 10:
-		if l := s.ledgers[name{rule.Policy, rule.Rule, rule.Variant, s.key()}]; l != nil && len(l.units) > 0 {
-			step = pick(s.random, l.units).at + w - s.now
-		}
-		if s.random.IntN(2) == 0 {
-			step = s.met.MoreAfter
+		rule.Key = s.key()
+		if step = s.comesBack(rule); s.random.IntN(2) == 0 && s.taken > 0 {
+			step = pick(s.random, s.last.Outcomes()).MoreAfter
 		}
 	case 11:
 		step = -s.random.Int64N(3 * w)
@@ -183,12 +179,3 @@ func (s *schedule) advance() {
 
 // idle is the choice of a time in which nothing happens, far beyond a window.
 const idle = -1
-
-// pass moves the clock.
-func (s *schedule) pass(micros int64) {
-	s.now += micros
-	if s.expires {
-		s.h.SetTime(s.now)
-		s.h.Elapse(micros)
-	}
-}

@@ -235,7 +235,7 @@ var faults = map[string]fault{
 			}
 			return nil
 		}},
-	"asks are validated one by one": {found: "Asks/invalid",
+	"asks are validated one by one": {found: "Calls/invalid_asks",
 		asks: func(s *reference, asks []core.Ask) error { return s.takeAll(asks) }},
 
 	"forgets when the clock steps back": {found: "Clock/back_behind_all_units Schedules",

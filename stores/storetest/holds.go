@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -18,18 +17,14 @@ func Holds(t *testing.T, h Harness, seed uint64, n int) {
 	t.Helper()
 	holder := h.Store.(core.Holder)
 	for i := range n {
-		s := &heldSchedule{t: t, h: h, holder: holder, random: rand.New(rand.NewPCG(seed, uint64(i))), policy: fmt.Sprintf("holds %d of seed %d", i, seed),
-			states: make(map[string]core.State), holds: make(map[string]map[core.HoldID]*heldUnits)}
-		s.now = pick(s.random, starts)
+		s := &heldSchedule{mirror: newMirror(t, h, "holds", seed, i), holder: holder, holds: make(map[name]map[core.HoldID]*heldUnits)}
 		s.expires = h.Elapse != nil && s.random.IntN(2) == 0
-		h.SetTime(s.now)
 		for r := range 1 + s.random.IntN(3) {
 			a := pick(s.random, []core.Algorithm{core.SlidingLog, core.FixedWindow, core.SlidingCells, core.SlidingCounter, core.TokenBucket, core.LeakyBucket})
-			q := someQuota(t, s.random, a)
-			c := core.Charge{Policy: s.policy, Rule: fmt.Sprint("rule ", r), Quota: q}
+			c := core.Charge{Policy: s.policy, Rule: fmt.Sprint("rule ", r), Quota: someQuota(t, s.random, a)}
 			drawMaxDebt(s.random, &c)
 			if s.random.IntN(8) == 0 { // another kind of rule stands beside, and is not held
-				c.Quota, c.MaxDebt = plainQuota(core.Queue, 5, 1_000_000), 0
+				c.Quota, c.MaxDebt = plainQuota(core.Queue, 5, sec), 0
 			}
 			s.rules, s.kept = append(s.rules, c), s.kept|uint16(s.random.IntN(4)/3<<r)
 		}
@@ -38,19 +33,12 @@ func Holds(t *testing.T, h Harness, seed uint64, n int) {
 }
 
 type heldSchedule struct {
-	t       *testing.T
-	h       Harness
-	holder  core.Holder
-	random  *rand.Rand
-	policy  string
-	rules   []core.Charge
-	kept    uint16
-	now     int64
-	expires bool // whether keys expire
-	shares  bool // whether keys share a quota, of which nothing is held: the schedule ends
-	states  map[string]core.State
-	holds   map[string]map[core.HoldID]*heldUnits
-	steps   []string
+	*mirror
+	holder core.Holder
+	rules  []core.Charge
+	kept   uint16
+	shares bool // whether keys share a quota, of which nothing is held: the schedule ends
+	holds  map[name]map[core.HoldID]*heldUnits
 }
 
 type heldUnits struct {
@@ -61,13 +49,9 @@ type heldUnits struct {
 }
 
 func (s *heldSchedule) run() {
+	s.begin()
 	for step := 0; step < 30 && !s.shares; step++ {
-		passes := pick(s.random, []int64{0, 1, 1_000, 300_000, 1_000_000, 5_000_000, 60_000_000, core.HoldMemory})
-		s.now += passes
-		s.h.SetTime(s.now)
-		if s.expires {
-			s.h.Elapse(passes)
-		}
+		s.pass(pick(s.random, []int64{0, 1, 1_000, 300_000, 1_000_000, 5_000_000, 60_000_000, core.HoldMemory}))
 		switch id := core.HoldIDOf(fmt.Sprint(s.random.IntN(4))); s.random.IntN(8) {
 		case 0, 1, 2:
 			s.hold(s.charges(), id)
@@ -78,7 +62,9 @@ func (s *heldSchedule) run() {
 		case 6:
 			s.take(s.charges())
 		default:
-			require.NoError(s.t, s.h.Store.Reset(s.t.Context(), s.resets()))
+			c := s.charges()[0]
+			delete(s.holds, nameOf(c))
+			s.reset(c)
 		}
 		if step%4 == 0 && !s.shares {
 			s.account()
@@ -98,45 +84,23 @@ func (s *heldSchedule) charges() []core.Charge {
 	return list
 }
 
-func (s *heldSchedule) resets() []core.Charge {
-	c := s.charges()[0]
-	delete(s.states, nameOfKey(&c))
-	delete(s.holds, nameOfKey(&c))
-	s.log("reset %s", nameOfKey(&c))
-	return []core.Charge{c}
-}
-
-func nameOfKey(c *core.Charge) string { return c.Rule + "/" + c.Key }
-
-func (s *heldSchedule) stateOf(c *core.Charge) core.State {
-	name := nameOfKey(c)
-	if s.states[name] == nil {
-		s.states[name] = core.NewState(c.Quota.Algorithm)
-	}
-	return s.states[name]
-}
-
 // of returns the hold on the key of a charge that the store still remembers.
 func (s *heldSchedule) of(c *core.Charge, id core.HoldID) *heldUnits {
-	u := s.holds[nameOfKey(c)][id]
+	u := s.holds[nameOf(*c)][id]
 	if u == nil || u.found != core.HoldLives && u.until <= s.now {
 		return nil
 	}
 	return u
 }
 
-func (s *heldSchedule) decide(charges []core.Charge) core.Decision {
-	states := make([]core.State, len(charges))
-	for i := range charges {
-		states[i] = s.stateOf(&charges[i])
-	}
-	return core.Decide(s.now, charges, states)
-}
-
+// take makes a decision, which is compared unless keys share a quota.
 func (s *heldSchedule) take(charges []core.Charge) {
-	d, err := core.Take(s.t.Context(), s.h.Store, charges)
-	s.log("take %v", charges)
-	s.equal(err, s.decide(charges), d)
+	asks := []core.Ask{{Charges: charges}}
+	require.NoError(s, s.Store.Take(s.Context(), asks))
+	s.logDecision(&asks[0])
+	if s.shares = shares(&asks[0].Decision); !s.shares {
+		s.compare(0, &asks[0])
+	}
 }
 
 // shares reports whether an overflow quota took part in a decision.
@@ -153,7 +117,7 @@ func (s *heldSchedule) hold(charges []core.Charge, id core.HoldID) {
 	ask := core.Ask{Charges: charges}
 	h := core.Hold{ID: id, Life: pick(s.random, []int64{core.MinHold, 2_000_000, 60_000_000}), Kept: s.kept}
 	s.log("hold %x for %d of %v", id[:2], h.Life, charges)
-	require.NoError(s.t, s.holder.Hold(s.t.Context(), &ask, &h))
+	require.NoError(s, s.holder.Hold(s.Context(), &ask, &h))
 	found := core.HoldUnknown
 	var units [core.MaxCharges]int64
 	free := slices.Clone(charges)
@@ -186,16 +150,16 @@ func (s *heldSchedule) hold(charges []core.Charge, id core.HoldID) {
 			free[i].Cost = 0
 		}
 	}
-	d := s.decide(free)
-	s.equal(nil, d, ask.Decision)
+	d := ask.Decision
+	s.compare(0, &core.Ask{Charges: free, Decision: d})
 	for i := range charges {
 		c := &charges[i]
 		if found == core.HoldUnknown && d.Allowed && c.Cost > 0 && c.Quota.Holds() {
 			u := &heldUnits{found: core.HoldLives, until: s.now + h.Life, units: c.Cost, kept: c.Cost * int64(s.kept>>i&1), taken: d.Return(i, *c)}
-			if s.holds[nameOfKey(c)] == nil {
-				s.holds[nameOfKey(c)] = make(map[core.HoldID]*heldUnits)
+			if s.holds[nameOf(*c)] == nil {
+				s.holds[nameOf(*c)] = make(map[core.HoldID]*heldUnits)
 			}
-			s.holds[nameOfKey(c)][id] = u
+			s.holds[nameOf(*c)][id] = u
 		}
 	}
 	for i := range h.Over {
@@ -239,8 +203,8 @@ func (s *heldSchedule) settle(charges []core.Charge, id core.HoldID) {
 
 func (s *heldSchedule) settled(list []core.Settlement) {
 	s.log("settle %v", list)
-	got, err := s.holder.Settle(s.t.Context(), list)
-	require.NoError(s.t, err)
+	got, err := s.holder.Settle(s.Context(), list)
+	require.NoError(s, err)
 	for i := range list {
 		s.same(s.end(&list[i]), got[i], list[i].Rule)
 	}
@@ -258,7 +222,7 @@ func (s *heldSchedule) end(of *core.Settlement) (done core.Settled) {
 	if done.Found = u.found; u.found == core.HoldSettled {
 		return done
 	}
-	cost, then, state := of.Used, core.HoldSettled, s.stateOf(&of.Charge)
+	cost, then, state := of.Used, core.HoldSettled, s.stateOf(of.Charge)
 	if of.Ends {
 		if u.found == core.HoldEnded || u.until > s.now {
 			done.Found = core.HoldSettled
@@ -279,7 +243,7 @@ func (s *heldSchedule) end(of *core.Settlement) (done core.Settled) {
 		done.Forgiven = cost - u.units - done.Taken
 	}
 	if cost == 0 && !of.Ends {
-		delete(s.holds[nameOfKey(&of.Charge)], of.Hold)
+		delete(s.holds[nameOf(of.Charge)], of.Hold)
 		return done
 	}
 	u.found, u.units, u.until = then, cost, s.now+core.HoldMemory
@@ -291,13 +255,13 @@ func (s *heldSchedule) account() {
 	for i := range 2 * len(s.rules) {
 		c := s.rules[i/2]
 		c.Key = fmt.Sprint("k", i%2)
-		got, err := core.AccountOf(s.t.Context(), s.h.Store, c)
-		require.NoError(s.t, err)
+		got, err := core.AccountOf(s.Context(), s.Store, c)
+		require.NoError(s, err)
 		var want core.Account
 		if c.Quota.Algorithm.Owes() {
-			want.Owed = max(0, -s.stateOf(&c).Clone().Advance(&c.Quota, s.now))
+			want.Owed = max(0, -s.stateOf(c).Clone().Advance(&c.Quota, s.now))
 		}
-		for _, u := range s.holds[nameOfKey(&c)] {
+		for _, u := range s.holds[nameOf(c)] {
 			switch left := u.until - s.now; {
 			case u.found != core.HoldLives:
 			case left <= 0:
@@ -309,7 +273,7 @@ func (s *heldSchedule) account() {
 				want.Holds, want.Held = want.Holds+1, want.Held+u.units
 			}
 		}
-		s.same(want, got, "account of "+nameOfKey(&c))
+		s.same(want, got, "account of "+describe(c))
 	}
 }
 
@@ -324,8 +288,8 @@ func (s *heldSchedule) extend(charges []core.Charge, id core.HoldID) {
 		return
 	}
 	s.log("extend %x", id[:2])
-	lived, err := s.holder.Extend(s.t.Context(), list)
-	require.NoError(s.t, err)
+	lived, err := s.holder.Extend(s.Context(), list)
+	require.NoError(s, err)
 	for i := range list {
 		u := s.of(&list[i].Charge, id)
 		lives := u != nil && u.found == core.HoldLives && u.until > s.now
@@ -336,31 +300,9 @@ func (s *heldSchedule) extend(charges []core.Charge, id core.HoldID) {
 	}
 }
 
-func (s *heldSchedule) log(format string, args ...any) {
-	s.steps = append(s.steps, fmt.Sprintf("at %d: ", s.now)+fmt.Sprintf(format, args...))
-}
-
-func (s *heldSchedule) equal(err error, want, got core.Decision) {
-	s.t.Helper()
-	require.NoError(s.t, err, "%v", s.steps)
-	if s.shares = shares(&got); s.shares {
-		return
-	}
-	s.same(want.Allowed, got.Allowed, fmt.Sprintf("allowed with outcomes %v, not %v,", got.Outcomes(), want.Outcomes()))
-	s.same(want.Outcomes(), got.Outcomes(), "outcomes")
-}
-
 func (s *heldSchedule) same(want, got any, what string) {
-	s.t.Helper()
+	s.Helper()
 	if fmt.Sprint(want) != fmt.Sprint(got) {
 		s.fail("%s: want %v, got %v", what, want, got)
 	}
-}
-
-func (s *heldSchedule) fail(format string, args ...any) {
-	s.t.Helper()
-	for _, step := range s.steps {
-		s.t.Log(step)
-	}
-	s.t.Fatalf(s.policy+": "+format, args...)
 }

@@ -32,7 +32,6 @@ func leases() []namedTest {
 	return append(append(tests, scripts([]script{shortened})...),
 		namedTest{"several of a key", leasesOfAKey},
 		namedTest{"wide ids", wideIDs},
-		namedTest{"invalid", invalidLeases},
 	)
 }
 
@@ -142,7 +141,6 @@ func wideIDs(t *testing.T, h Harness) {
 func invalidLeases(t *testing.T, h Harness) {
 	h.SetTime(starts[0])
 	quota := core.Quota{Algorithm: core.Concurrency, Limit: 2, Window: sec}
-	undecided(t, h, []core.Charge{lease(quota, 1, 0)}, lease(quota, 0, 0))
 	good := lease(quota, 1, 7)
 	take(t, h, "policy", good)
 	window := core.Charge{Rule: "w", Key: "k", Quota: core.Quota{Limit: 2, Window: sec}, Cost: 1, ID: 7}

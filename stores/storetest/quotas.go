@@ -88,6 +88,18 @@ func plainQuota(a core.Algorithm, limit, window int64) core.Quota {
 	return q
 }
 
+// ofAlgorithm returns a quota of an algorithm, with some burst, or with windows on the clock.
+func ofAlgorithm(random *rand.Rand, a core.Algorithm, limit, window int64) core.Quota {
+	q := plainQuota(a, limit, window)
+	if a.Fields().Has(core.FieldBurst) {
+		q.Burst = pick(random, []int64{1, limit, 2 * limit})
+	}
+	if a.Fields().Has(core.FieldAligned) {
+		q.Aligned = random.IntN(2) == 0
+	}
+	return q
+}
+
 // change changes the limit or the burst of a rule.
 func (s *schedule) change() {
 	s.settle()
@@ -141,7 +153,7 @@ func (s *schedule) lookAtBuckets() {
 			c := rule
 			c.Key, c.Cost = fmt.Sprint("k", key), 0
 			if c.Quota.Refills() && s.states[nameOf(c)] != nil {
-				s.take([]core.Charge{c})
+				s.take(c)
 			}
 		}
 	}
@@ -166,7 +178,7 @@ func (s *schedule) settle() {
 			probe.Advance(&c.Quota, s.now)
 			asNew := core.Look(s.now, c, probe) == core.Look(s.now, c, core.NewState(c.Quota.Algorithm))
 			if asNew || probe.Used() == 0 || state.Expires() <= s.now {
-				s.take([]core.Charge{c})
+				s.take(c)
 			}
 		}
 	}

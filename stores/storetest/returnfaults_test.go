@@ -35,7 +35,7 @@ var returnFaults = map[string]returnFault{
 		giveBack: other(func(_ *reference, r *core.Return) { r.Cost *= 2 })},
 	"gives back for others": {found: "Returns/of_nothing",
 		giveBack: other(func(_ *reference, r *core.Return) { r.Key, r.Rule = "k", "r" })},
-	"validates nothing": {found: "Returns/invalid",
+	"validates nothing": {found: "Calls/invalid_returns",
 		giveBack: func(s *reference, returns []core.Return) ([]core.Returned, error) {
 			if len(returns) == 0 || len(returns) > core.MaxCharges {
 				return s.giveBack(returns)

@@ -1,79 +1,42 @@
 package storetest
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/routelimit/limit/core"
 )
 
-// Schedules draws n random schedules and compares each decision of the store with
-// the functions of package core. Decisions of an exact window are also compared
-// with its definition: see [ledger]. Rules of all algorithms are mixed. Schedules
-// do not share keys, so one store serves them all. A seed always draws the same
+// Schedules draws n random schedules and compares each decision of the store with the
+// functions of package core. Rules of all algorithms are mixed. A seed always draws the same
 // schedules.
 func Schedules(t *testing.T, h Harness, seed uint64, n int) {
 	t.Helper()
-	decisions, refused, asked, given := 0, 0, 0, 0
+	var all mirror
 	for i := environment(t, "LIMIT_FIRST", 0); i < n; i++ {
 		s := newSchedule(t, h, seed, i)
 		s.run()
-		decisions += len(s.trace)
-		refused += s.refused
-		asked, given = asked+s.asked, given+s.given
+		all.taken, all.refused, all.asked, all.given = all.taken+s.taken, all.refused+s.refused, all.asked+s.asked, all.given+s.given
 	}
 	t.Logf("seed %d: %d schedules, %d decisions, %d of them refused; %d asked to give back, %d gave some",
-		seed, n, decisions, refused, asked, given)
+		seed, n, all.taken, all.refused, all.asked, all.given)
 }
 
 // A schedule is a policy of one to five rules with a few keys each, charged at
 // random times. Every second one has a single rule.
 type schedule struct {
-	t      *testing.T
-	h      Harness
-	random *rand.Rand
-	policy string
-	rules  []core.Charge // rules and their quotas
-	keys   int
+	*mirror
+	rules []core.Charge // rules and their quotas
+	usual []core.Quota  // of rules with plans
+	keys  int
+	retry int64  // of the last refusal
+	ids   uint64 // as many as were given out
 
 	apart     bool // whether the rules of a decision are in several places: see [Harness].Spreads
 	stepsBack bool // whether the clock may step back
 	changes   bool // whether limits may change
 	plans     bool // whether callers of one key have different limits
-	forgets   bool // whether the store may forget keys that are as good as new, at any time
-	expires   bool // whether keys expire, with long times in which nothing happens
 	returns   bool // whether units are given back, and keys reset
-
-	now     int64
-	retry   int64               // of the last refusal
-	met     core.Outcome        // one of the last decision
-	states  map[name]core.State // by quota, as are those below
-	ledgers map[name]*ledger    // of exact windows
-	usual   []core.Quota        // of rules with plans
-	left    map[name]int64      // what remained
-	loans   [][]core.Return     // what admitted requests took
-	trace   []step
-	refused int
-	leases  []core.Charge // what was taken under each id, and may still be held
-	ids     uint64        // as many as were given out
-
-	asked, given int // returns
-}
-
-// A name names a quota.
-type name struct{ policy, rule, variant, key string }
-
-func nameOf(c core.Charge) name { return name{c.Policy, c.Rule, c.Variant, c.Key} }
-
-// A step is a decision that was made, or something else that was done.
-type step struct {
-	at      int64
-	charges []core.Charge
-	core.Decision
-	other string
 }
 
 var (
@@ -82,21 +45,9 @@ var (
 )
 
 func newSchedule(t *testing.T, h Harness, seed uint64, number int) *schedule {
-	random := rand.New(rand.NewPCG(seed, uint64(number)))
-	s := &schedule{
-		t: t, h: h, random: random,
-		policy:    fmt.Sprintf("schedule %d of seed %d", number, seed),
-		keys:      1 + random.IntN(3),
-		stepsBack: random.IntN(2) == 0,
-		changes:   random.IntN(2) == 0,
-		returns:   random.IntN(2) == 0,
-		forgets:   h.Elapse != nil,
-		expires:   h.Elapse != nil && random.IntN(2) == 0,
-		now:       starts[random.IntN(len(starts))],
-		states:    make(map[name]core.State),
-		ledgers:   make(map[name]*ledger),
-		left:      make(map[name]int64),
-	}
+	m := newMirror(t, h, "schedule", seed, number)
+	m.expires = h.Elapse != nil && m.random.IntN(2) == 0 // and there are long times in which nothing happens
+	s := &schedule{mirror: m, keys: 1 + m.random.IntN(3), stepsBack: m.random.IntN(2) == 0, changes: m.random.IntN(2) == 0, returns: m.random.IntN(2) == 0}
 	if s.expires {
 		// A store cannot know by which quota a key that it has forgotten would
 		// refill today, nor what had been given back to it before the clock
@@ -104,14 +55,14 @@ func newSchedule(t *testing.T, h Harness, seed uint64, number int) *schedule {
 		s.changes = false
 		s.stepsBack = s.stepsBack && !s.returns
 	}
-	s.plans = s.changes && random.IntN(3) == 0
+	s.plans = s.changes && s.random.IntN(3) == 0
 	if number%2 == 1 { // one rule, of each algorithm in turn
 		turn := core.Algorithms()[number/2%len(core.Algorithms())]
 		s.rules = []core.Charge{s.rule(0, turn)}
 		return s
 	}
-	for i := range 1 + random.IntN(5) {
-		s.rules = append(s.rules, s.rule(i, someAlgorithm(random)))
+	for i := range 1 + s.random.IntN(5) {
+		s.rules = append(s.rules, s.rule(i, someAlgorithm(s.random)))
 	}
 	if h.Spreads {
 		s.spread()
@@ -119,13 +70,8 @@ func newSchedule(t *testing.T, h Harness, seed uint64, number int) *schedule {
 	return s
 }
 
-func pick[T any](random *rand.Rand, from []T) T { return from[random.IntN(len(from))] }
-
 func (s *schedule) run() {
-	if s.expires {
-		s.h.SetTime(s.now)
-		s.h.Elapse(2 * core.MaxFill) // and with it what other schedules have left
-	}
+	s.begin()
 	for range 20 + s.random.IntN(40) {
 		s.advance()
 		if s.changes && s.random.IntN(10) == 0 {
@@ -136,7 +82,7 @@ func (s *schedule) run() {
 		}
 		s.touch()
 		if s.returns && s.random.IntN(3) == 0 {
-			s.giveBack()
+			s.giveSomeBack()
 		}
 		if s.random.IntN(8) == 0 {
 			s.owe()
@@ -144,10 +90,10 @@ func (s *schedule) run() {
 		}
 		charges := s.draw()
 		if s.random.IntN(3) == 0 {
-			s.takeAll(s.several(charges))
+			s.takeAll(s.several(charges)...)
 			continue
 		}
-		d := s.take(charges)
+		d := s.take(charges...)
 		if d.Allowed {
 			continue
 		}
@@ -161,108 +107,177 @@ func (s *schedule) run() {
 			s.takeTurns(charges, d)
 		}
 	}
-	for id, l := range s.ledgers {
-		if at := l.excess(); at != 0 && !s.stepsBack && !s.changes && !(l.owed && s.returns) {
-			s.fail("%v: more than %d in the window that begins at %d", id, l.quota.Limit, at)
+}
+
+func (s *schedule) take(charges ...core.Charge) core.Decision {
+	s.Helper()
+	return s.takeAll(charges)[0].Decision
+}
+
+// takeAll gives an id to each charge that takes a lease, mostly a new one, and makes decisions.
+func (s *schedule) takeAll(list ...[]core.Charge) []core.Ask {
+	s.Helper()
+	named := make([][]core.Charge, len(list))
+	for i := range list {
+		named[i] = slices.Clone(list[i])
+		for j := range named[i] {
+			c := &named[i][j]
+			switch {
+			case !c.Quota.Leases() || c.Cost == 0 || c.ID != 0:
+			case s.random.IntN(20) == 0 && len(s.leases) > 0 && !s.apart:
+				c.ID = pick(s.random, s.leases).ID
+			default:
+				s.ids++
+				c.ID = s.ids * allBits
+			}
+		}
+	}
+	return s.mirror.takeAll(named...)
+}
+
+// lookAgain looks at what was refused, and must find it untouched but for strikes,
+// which the refusal shows already.
+func (s *schedule) lookAgain(charges []core.Charge, refused core.Decision) {
+	looks := slices.Clone(charges)
+	for i := range looks {
+		looks[i].Cost = 0
+	}
+	d := s.take(looks...)
+	for i, o := range d.Outcomes() {
+		was := refused.Outcomes()[i]
+		if !o.Fits() && !charges[i].Quota.Bars() || o.Remaining != was.Remaining || o.ResetAfter != was.ResetAfter {
+			s.fail("a refusal has left a trace in %s", describe(charges[i]))
 		}
 	}
 }
 
-// take makes one decision and compares it with the models.
-func (s *schedule) take(charges []core.Charge) core.Decision {
-	return s.takeAll([][]core.Charge{charges})[0].Decision
-}
-
-// takeAll makes a call and compares its decisions with the models.
-func (s *schedule) takeAll(list [][]core.Charge) []core.Ask {
-	asks := make([]core.Ask, len(list))
-	for i, charges := range list {
-		asks[i].Charges = slices.Clone(charges)
-		s.name(asks[i].Charges)
+// tryAgain waits for RetryAfter and must then be admitted, but not earlier. The
+// exceptions are a bucket that is new again by then, a queue with a gap that has passed
+// by then, a value that has left a window whose limit was lowered, and a ban, for which
+// trying earlier is a strike.
+func (s *schedule) tryAgain(charges []core.Charge, refused core.Decision) {
+	retry := refused.RetryAfter()
+	if retry == core.Never || slices.ContainsFunc(charges, func(c core.Charge) bool {
+		return c.Quota.Bars() || s.changes && c.Quota.Algorithm == core.Distinct
+	}) {
+		return
 	}
-	s.h.SetTime(s.now)
-	if err := s.h.Store.Take(s.t.Context(), asks); err != nil {
-		s.fail("at %d, %+v: %v", s.now, asks, err)
-	}
-	for i := range asks {
-		s.trace = append(s.trace, step{at: s.now, charges: asks[i].Charges, Decision: asks[i].Decision})
-	}
-	for i := range asks {
-		s.compare(i, asks[i].Charges, asks[i].Decision)
-	}
-	return asks
-}
-
-// compare compares a decision, the i-th of a call, with the models.
-func (s *schedule) compare(i int, charges []core.Charge, got core.Decision) {
-	if !got.Allowed {
-		s.refused++
-	}
-	states := make([]core.State, len(charges))
+	fewer := false
 	for i, c := range charges {
-		states[i] = s.stateOf(c)
-	}
-	want := core.Decide(s.now, charges, states)
-	if got.Allowed != want.Allowed || got.At != want.At || got.Delay != want.Delay || got.Forgiven != want.Forgiven || !slices.Equal(got.Outcomes(), want.Outcomes()) {
-		s.trace = append(s.trace, step{at: s.now, charges: charges, Decision: want})
-		s.fail("the last line is what package core decides, of ask %d", i)
-	}
-	for i, c := range charges {
-		s.left[nameOf(c)] = got.Outcomes()[i].Remaining
-	}
-	if loan := loanOf(charges, got); len(loan) > 0 {
-		s.loans = append(s.loans, loan)
-	}
-	s.met = pick(s.random, got.Outcomes())
-	s.keep(charges, got)
-	s.check(charges, got)
-}
-
-// stateOf returns the state of a charge in the model.
-func (s *schedule) stateOf(c core.Charge) core.State {
-	id := nameOf(c)
-	if s.states[id] == nil {
-		s.states[id] = core.NewState(c.Quota.Algorithm)
-		if c.Quota.Algorithm == core.SlidingLog {
-			s.ledgers[id] = &ledger{quota: c.Quota}
+		if c.Quota.Missing > 0 || c.Quota.Queues() && refused.Outcomes()[i].RetryAfter < retry {
+			later := s.stateOf(c).Clone()
+			fewer = fewer || !c.Fits(later.Advance(&c.Quota, s.now+retry))
 		}
 	}
-	return s.states[id]
-}
-
-// check compares a decision with the definition of exact windows.
-func (s *schedule) check(charges []core.Charge, got core.Decision) {
-	for i, c := range charges {
-		l := s.ledgers[nameOf(c)]
-		if l == nil {
-			continue
-		}
-		if c.Debt {
-			l.owe(c, s.now)
-		} else if fits := l.fits(c, s.now); got.Outcomes()[i].Fits() != fits || got.Allowed && !fits {
-			s.fail("by definition, %s fits is %v", describe(c), fits)
-		}
-		if got.Allowed && !c.Debt {
-			l.take(c, s.now)
-		}
-		if left, want := got.Outcomes()[i].Remaining, max(0, c.Quota.Limit-l.live(c.Quota.Window, s.now)); left != want {
-			s.fail("by definition, %d remain of %s", want, describe(c))
-		}
+	s.pass(retry - 1)
+	if s.take(charges...).Allowed {
+		s.fail("admitted before RetryAfter")
+	}
+	s.pass(1)
+	if !s.take(charges...).Allowed && !fewer {
+		s.fail("refused after RetryAfter")
 	}
 }
 
-func (s *schedule) fail(format string, args ...any) {
-	s.t.Helper()
-	var trace strings.Builder
-	for _, step := range s.trace {
-		if step.other != "" {
-			fmt.Fprintf(&trace, "%d: %s\n", step.at, step.other)
-			continue
-		}
-		fmt.Fprintf(&trace, "%d: allowed=%v delay=%d\n", step.at, step.Allowed, step.Delay)
-		for i, o := range step.Outcomes() {
-			fmt.Fprintf(&trace, "\t%s: %s\n", describe(step.charges[i]), outcome(o))
+// takeTurns charges other keys of the rules that refused, together with the same
+// keys of the rules that did not, and then asks again. The answer to that must not
+// be older than what was taken meanwhile.
+func (s *schedule) takeTurns(charges []core.Charge, refused core.Decision) {
+	others := slices.Clone(charges)
+	for i, o := range refused.Outcomes() {
+		if !o.Fits() {
+			others[i].Key = s.key()
 		}
 	}
-	s.t.Fatalf("%s:\n%s%s", s.policy, trace.String(), fmt.Sprintf(format, args...))
+	for range 1 + s.random.IntN(3) {
+		s.take(others...)
+		s.pass(s.random.Int64N(2) * s.random.Int64N(1+max(0, refused.RetryAfter())))
+		s.take(charges...)
+	}
+}
+
+// giveSomeBack gives back what an admission took: all or a part, at once or late, some
+// of it twice. Sometimes it resets a key instead.
+func (s *schedule) giveSomeBack() {
+	if s.random.IntN(20) == 0 {
+		c := pick(s.random, s.rules)
+		c.Key = s.key()
+		s.reset(c)
+		return
+	}
+	if len(s.loans) == 0 {
+		return
+	}
+	last := len(s.loans) - 1
+	at := max(0, last-s.random.IntN(1+s.random.IntN(10)))
+	list := slices.Clone(s.loans[at])
+	switch s.random.IntN(4) {
+	case 0: // of two admissions, perhaps on the same quotas
+		list = append(list, pick(s.random, s.loans)...)
+	case 1: // of several that were near, perhaps at one time, or of one twice
+		for range 1 + s.random.IntN(3) {
+			list = append(list, s.loans[min(last, max(0, at-2+s.random.IntN(5)))]...)
+		}
+	}
+	s.random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	list = list[:1+s.random.IntN(min(len(list), core.MaxCharges))]
+	for i := range list {
+		r := &list[i]
+		switch s.random.IntN(8) {
+		case 0:
+			r.Cost = s.random.Int64N(r.Cost + 1)
+		case 1:
+			r.Cost = (r.Cost + 1) / 2
+		case 2: // more than it took
+			r.Cost = min(core.MaxCost, r.Cost+s.random.Int64N(3))
+		case 3:
+			s.update(&r.Charge)
+		}
+	}
+	s.giveBack(list...)
+}
+
+// update gives c the current quota of its rule.
+func (s *schedule) update(c *core.Charge) {
+	for _, rule := range s.rules {
+		if rule.SameState(c) {
+			c.Quota = rule.Quota
+		}
+	}
+}
+
+// touch renews or releases leases. Some are held, some have ended, some are of another key
+// or were never taken.
+func (s *schedule) touch() {
+	if len(s.leases) == 0 || s.random.IntN(2) > 0 {
+		return
+	}
+	var charges []core.Charge
+	for range 1 + s.random.IntN(6) {
+		c := pick(s.random, s.leases[max(0, len(s.leases)-8):]) // those before have ended or been released
+		if s.random.IntN(8) == 0 {
+			c = pick(s.random, s.leases)
+		}
+		s.update(&c)
+		switch s.random.IntN(8) {
+		case 0:
+			c.ID = s.random.Uint64() | 1
+		case 1:
+			c.ID = pick(s.random, s.leases).ID
+		case 2:
+			c.Key = s.key()
+		}
+		charges = append(charges, c)
+	}
+	for range 1 + s.random.IntN(2) {
+		if s.random.IntN(2) == 0 {
+			s.renew(charges...)
+		} else {
+			s.release(charges...)
+		}
+	}
+	for _, c := range charges { // what is left is compared
+		c.Cost = 0
+		s.take(c)
+	}
 }

@@ -1,7 +1,6 @@
 // Package storetest is the suite that every [core.Store] must pass. It compares
-// a store with the pure functions of package core and with the plain
-// definitions behind them: by written scripts, by random schedules and by many
-// goroutines at once.
+// a store with the pure functions of package core: by written scripts, by random schedules
+// and by many goroutines at once.
 //
 // The test of a store is its harness:
 //
@@ -95,48 +94,33 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 			}
 		})
 	}
-	t.Run("Schedules", func(t *testing.T) {
-		n := 1_000
-		if testing.Short() || race.Enabled {
-			n = 100
-		}
-		with(t, func(t *testing.T, h Harness) {
-			if h.Spreads {
-				n /= 4 // a decision is several calls
-			}
-			Schedules(t, h, uint64(environment(t, "LIMIT_SEED", 1)), environment(t, "LIMIT_SCHEDULES", n))
+	for _, random := range []struct {
+		name    string
+		n, few  int // schedules, and in a short test
+		holders bool
+		run     func(t *testing.T, h Harness, seed uint64, n int)
+	}{
+		{"Schedules", 1_000, 100, false, Schedules},
+		{"Holds", 300, 50, true, Holds},
+		{"Versions", 200, 20, false, func(t *testing.T, h Harness, seed uint64, n int) { Versions(t, h, false, seed, n) }},
+		{"VersionsOfAlgorithms", 200, 20, false, func(t *testing.T, h Harness, seed uint64, n int) { Versions(t, h, true, seed, n) }},
+	} {
+		t.Run(random.name, func(t *testing.T) {
+			with(t, func(t *testing.T, h Harness) {
+				n := random.n
+				if testing.Short() || race.Enabled {
+					n = random.few
+				}
+				if h.Spreads && random.name == "Schedules" {
+					n /= 4 // a decision is several calls
+				}
+				if random.holders && core.HolderOf(h.Store) == nil {
+					t.Skip("the store holds nothing")
+				}
+				random.run(t, h, uint64(environment(t, "LIMIT_SEED", 1)), environment(t, "LIMIT_SCHEDULES", n))
+			})
 		})
-	})
-	t.Run("Holds", func(t *testing.T) {
-		n := 300
-		if testing.Short() || race.Enabled {
-			n = 50
-		}
-		with(t, func(t *testing.T, h Harness) {
-			if core.HolderOf(h.Store) == nil {
-				t.Skip("the store holds nothing")
-			}
-			Holds(t, h, uint64(environment(t, "LIMIT_SEED", 1)), environment(t, "LIMIT_SCHEDULES", n))
-		})
-	})
-	t.Run("Versions", func(t *testing.T) {
-		n := 200
-		if testing.Short() || race.Enabled {
-			n = 20
-		}
-		with(t, func(t *testing.T, h Harness) {
-			Versions(t, h, uint64(environment(t, "LIMIT_SEED", 1)), environment(t, "LIMIT_SCHEDULES", n))
-		})
-	})
-	t.Run("VersionsOfAlgorithms", func(t *testing.T) {
-		n := 200
-		if testing.Short() || race.Enabled {
-			n = 20
-		}
-		with(t, func(t *testing.T, h Harness) {
-			Algorithms(t, h, uint64(environment(t, "LIMIT_SEED", 1)), environment(t, "LIMIT_SCHEDULES", n))
-		})
-	})
+	}
 }
 
 type namedTest struct {

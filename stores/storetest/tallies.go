@@ -11,75 +11,6 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// Tallies has n random lives, from one on, of versions with several algorithms charge one key, also while
-// the clock steps back, and compares what the store decides with package core. On the way,
-// units are owed and given back. The first two requests are of two algorithms, so that the
-// key has tallies; before that, a store and package core may differ in what they forget.
-func Tallies(t *testing.T, h Harness, first, n int) {
-	seed := uint64(environment(t, "LIMIT_SEED", 31))
-	for life := first; life < first+environment(t, "LIMIT_SCHEDULES", n); life++ {
-		random := rand.New(rand.NewPCG(seed, uint64(life)))
-		v := &versions{random: random}
-		all := core.Algorithms()
-		var versions []core.Quota
-		for len(versions) < 2 || len(versions) < 5 && random.IntN(2) == 0 {
-			a := pick(random, all)
-			if len(versions) == 1 && a.Alike(versions[0].Algorithm) {
-				continue
-			}
-			q := v.ofAlgorithm(a, 1+random.Int64N(20), pick(random, []int64{sec, 10 * sec, 60 * sec}))
-			require.NoError(t, q.Validate())
-			versions = append(versions, q)
-		}
-		var state core.State = core.NewTallies(versions[0].Algorithm, core.NewState(versions[0].Algorithm))
-		now := int64(1_800_000_000_000_000)
-		charge := core.Charge{Policy: "tallies", Rule: fmt.Sprint(life), Key: "k"}
-		var taken []core.Return
-		for i := range 60 {
-			c := charge
-			if c.Quota = pick(random, versions); i < 4 {
-				c.Quota = versions[i%2]
-			} else {
-				now += pick(random, []int64{0, 0, 1, c.Quota.Window / c.Quota.Limit, random.Int64N(c.Quota.Window)})
-				if life%4 == 3 && random.IntN(10) == 0 {
-					now -= random.Int64N(c.Quota.Window)
-				}
-			}
-			h.SetTime(now)
-			if i >= 4 && len(taken) > 0 && random.IntN(5) == 0 {
-				r := pick(random, taken)
-				given, err := h.Store.Return(t.Context(), []core.Return{r})
-				require.NoError(t, err)
-				want := state.Return(&r, now)
-				require.Equal(t, core.Returned{Units: want, Outcome: core.Look(now, r.Charge, state)}, given[0], "life %d, step %d: %+v of %+v", life, i, r, versions)
-				continue
-			}
-			c.Cost = pick(random, []int64{0, 1, 1, 1, 2, c.Quota.Capacity()})
-			if i < 4 {
-				c.Cost = 1
-			}
-			if random.IntN(6) == 0 && i >= 4 {
-				c.Debt, c.Cost, c.Age = true, max(1, c.Cost), pick(random, []int64{0, 1, random.Int64N(2 * c.Quota.Window)})
-				drawMaxDebt(random, &c)
-			}
-			if c.Quota.Identified() {
-				c.ID = 1 + random.Uint64N(30)
-			}
-			got, err := core.Take(t.Context(), h.Store, []core.Charge{c})
-			require.NoError(t, err, "life %d, step %d: %+v of %+v", life, i, c, versions)
-			want := core.Decide(now, []core.Charge{c}, []core.State{state})
-			require.Equal(t, want.Outcomes(), got.Outcomes(), "life %d, step %d: %+v of %+v", life, i, c, versions)
-			require.Equal(t, [...]int64{want.Delay, want.Forgiven}, [...]int64{got.Delay, got.Forgiven}, "%+v", c)
-			if got.Allowed && !c.Debt && c.Cost > 0 && !c.Quota.Refills() && !c.Quota.Leases() {
-				taken = append(taken, got.Return(0, c))
-			}
-			if len(taken) > 5 {
-				taken = slices.Delete(taken, 0, 1)
-			}
-		}
-	}
-}
-
 // told tests that what one algorithm admits counts for another one: what was spent before that
 // one comes, and each unit from then on, from when it was taken.
 func told() (tests []namedTest) {
@@ -105,7 +36,7 @@ func tellSlowQueue(t *testing.T, h Harness) {
 		{Algorithm: core.TokenBucket, Limit: 1, Window: 10 * sec, Burst: 2},
 		{Algorithm: core.Queue, Limit: 1, Window: 20 * sec, Burst: 1},
 	}
-	meter := newMeter(versions, now)
+	meter := newMeter(versions, now, false)
 	for i := range 1_500 {
 		now += random.Int64N(10 * sec)
 		h.SetTime(now)

@@ -2,32 +2,30 @@ package storetest
 
 import (
 	"cmp"
-	"context"
-	"fmt"
-	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/routelimit/limit/core"
 )
 
 // Versions draws n random schedules in which two to four versions of a rule charge one key:
-// quotas of one algorithm with other limits, windows, bursts, cells, waits, calendars. A
-// balancer decides which version a request meets, and versions come and go. The clock runs
-// forward. Two promises are checked, by plain counts of what was admitted:
+// quotas with other limits, windows, bursts, cells, waits, calendars. They are of one
+// algorithm or, if they are mixed, of two or more. A balancer decides which version a request
+// meets, and versions come and go. The clock runs forward. Two promises are checked, by plain
+// counts of what was admitted:
 //
 //   - each version holds its own bound on what all versions have admitted, and
 //   - all together admit at least what the tightest version alone would, but for a constant.
 //
 // In overflow, the first holds for the versions that share an overflow quota, and twice their limit.
 //
-// [core.Ban] is left out: it refuses no units.
-func Versions(t *testing.T, h Harness, seed uint64, n int) {
+// [core.Ban] is left out: it refuses no units. Of several algorithms, so are those whose units
+// are no units of the others: leases, strikes, values.
+func Versions(t *testing.T, h Harness, mixed bool, seed uint64, n int) {
 	t.Helper()
 	admitted, refused := 0, 0
 	for i := range n {
-		v := newVersions(t, h, seed, i)
+		v := newVersions(t, h, mixed, seed, i)
 		v.run()
 		admitted, refused = admitted+len(v.taken), refused+v.refused
 	}
@@ -36,11 +34,7 @@ func Versions(t *testing.T, h Harness, seed uint64, n int) {
 
 // versions is one schedule.
 type versions struct {
-	t      *testing.T
-	h      Harness
-	random *rand.Rand
-	name   string
-	ctx    context.Context
+	*mirror
 	ask    [1]core.Ask
 	quotas []core.Quota
 	mixed  bool       // whether they have several algorithms
@@ -48,13 +42,10 @@ type versions struct {
 	turned int64      // when that was one of another algorithm
 	turn   func() int // the version of the next request
 
-	now     int64
-	expires bool // whether keys expire between calls, which takes the test longer
-	taken   []taken
-	refused int
-	shared  bool    // whether an overflow quota took part, which others use too, and not all versions
-	alone   []*lone // each version, if it met all requests
-	meter   meter
+	taken  []taken
+	shared bool    // whether an overflow quota took part, which others use too, and not all versions
+	alone  []*lone // each version, if it met all requests
+	meter  meter
 }
 
 // taken is a unit that was admitted.
@@ -86,40 +77,72 @@ func (l *lone) take(c *core.Charge, now int64) {
 	l.units++
 }
 
-func newVersions(t *testing.T, h Harness, seed uint64, number int) *versions {
-	random := rand.New(rand.NewPCG(seed, uint64(number)))
-	v := &versions{
-		t: t, h: h, random: random,
-		name:    fmt.Sprintf("versions %d of seed %d", number, seed),
-		ctx:     t.Context(),
-		expires: h.Elapse != nil && random.IntN(8) == 0,
-		now:     pick(random, starts) / sec * sec,
+func newVersions(t *testing.T, h Harness, mixed bool, seed uint64, number int) *versions {
+	v := &versions{mirror: newMirror(t, h, "versions", seed, number), mixed: mixed}
+	v.now = v.now / sec * sec
+	v.expires = h.Elapse != nil && v.random.IntN(8) == 0 // which takes the test longer
+	if mixed {
+		v.drawAlgorithms(number)
+	} else {
+		v.drawOne(number)
 	}
+	var queues []core.Quota // see slowest
+	for _, q := range v.quotas {
+		if err := q.Validate(); err != nil {
+			v.fail("%+v: %v", q, err)
+		}
+		v.alone = append(v.alone, &lone{quota: q, state: core.NewState(q.Algorithm)})
+		if q.Queues() || mixed && q.Refills() {
+			q.Algorithm, q.Burst = core.Queue, q.Capacity()-1
+			queues = append(queues, q)
+		}
+	}
+	if len(queues) > 0 {
+		v.alone = append(v.alone, &lone{quota: slowest(queues), state: core.NewState(core.Queue)})
+	}
+	v.turn, v.meter = v.balancer(), newMeter(v.quotas, v.now, mixed)
+	return v
+}
+
+// drawOne draws versions of one algorithm.
+func (v *versions) drawOne(number int) {
 	all := core.Algorithms()
 	a := all[number%len(all)]
 	for a == core.Ban {
-		a = pick(random, all)
+		a = pick(v.random, all)
 	}
-	base := someQuota(t, random, a)
-	base.Limit = min(base.Limit, pick(random, []int64{2, 5, 10, 150}), a.MaxLimit())
+	base := someQuota(v.T, v.random, a)
+	base.Limit = min(base.Limit, pick(v.random, []int64{2, 5, 10, 150}), a.MaxLimit())
 	base.Missing = 0 // is about new keys
 	base.Burst = min(base.Burst, 3*base.Limit)
 	base.Window = min(max(base.Window, base.Limit), day)
 	v.quotas = append(v.quotas, base)
-	for range 1 + random.IntN(3) {
+	for range 1 + v.random.IntN(3) {
 		v.quotas = append(v.quotas, v.another(base))
 	}
-	for _, q := range v.quotas {
-		if err := q.Validate(); err != nil {
-			t.Fatalf("%s: %+v: %v", v.name, q, err)
+}
+
+// drawAlgorithms draws versions of several algorithms.
+func (v *versions) drawAlgorithms(number int) {
+	all := slices.DeleteFunc(core.Algorithms(), func(a core.Algorithm) bool { return !counts(a) })
+	base := ofAlgorithm(v.random, all[number%len(all)], pick(v.random, []int64{1, 2, 5, 10, 30}), pick(v.random, []int64{sec, 10 * sec, 60 * sec}))
+	other := pick(v.random, all)
+	for other.Alike(base.Algorithm) {
+		other = pick(v.random, all)
+	}
+	limit, window := base.Limit, base.Window
+	if v.random.IntN(2) == 0 {
+		factor := pick(v.random, []int64{1, 2, 3})
+		limit, window = limit*factor, window*pick(v.random, []int64{1, factor})
+	}
+	v.quotas = append(v.quotas, base, ofAlgorithm(v.random, other, limit, window))
+	for range v.random.IntN(3) {
+		more := v.another(pick(v.random, v.quotas))
+		if v.random.IntN(2) == 0 {
+			more = ofAlgorithm(v.random, pick(v.random, all), base.Limit, base.Window)
 		}
-		v.alone = append(v.alone, &lone{quota: q, state: core.NewState(base.Algorithm)})
+		v.quotas = append(v.quotas, more)
 	}
-	if base.Queues() {
-		v.alone = append(v.alone, &lone{quota: slowest(v.quotas), state: core.NewState(base.Algorithm)})
-	}
-	v.turn, v.meter = v.balancer(), newMeter(v.quotas, v.now)
-	return v
 }
 
 // another returns a version of a quota in which some fields differ.
@@ -173,11 +196,7 @@ func (v *versions) balancer() func() int {
 }
 
 func (v *versions) run() {
-	if v.h.Elapse != nil { // what other schedules have left
-		v.h.SetTime(v.now + 2*core.MaxFill)
-		v.h.Elapse(2 * core.MaxFill)
-	}
-	v.h.SetTime(v.now)
+	v.begin()
 	smallest := slices.MinFunc(v.quotas, func(a, b core.Quota) int { return cmp.Compare(a.Window/a.Limit, b.Window/b.Limit) })
 	interval := max(1, smallest.Window/smallest.Limit)
 	for range 200 + v.random.IntN(200) {
@@ -193,19 +212,10 @@ func (v *versions) run() {
 	v.enough()
 }
 
-// pass moves the clock.
-func (v *versions) pass(micros int64) {
-	v.now += micros
-	v.h.SetTime(v.now)
-	if v.expires {
-		v.h.Elapse(micros)
-	}
-}
-
 // request makes one request, by the version whose turn it is.
 func (v *versions) request() {
 	version := v.turn()
-	c := core.Charge{Policy: v.name, Rule: "r", Key: "k", Cost: 1, Quota: v.quotas[version]}
+	c := core.Charge{Policy: v.policy, Rule: "r", Key: "k", Cost: 1, Quota: v.quotas[version]}
 	if c.Quota.Identified() {
 		c.ID = v.random.Uint64() | 1
 	}
@@ -213,7 +223,7 @@ func (v *versions) request() {
 		c.ID = v.random.Uint64N(uint64(3*c.Quota.Limit)) + 1
 	}
 	v.ask[0].Charges = append(v.ask[0].Charges[:0], c)
-	if err := v.h.Store.Take(v.ctx, v.ask[:]); err != nil {
+	if err := v.Store.Take(v.Context(), v.ask[:]); err != nil {
 		v.fail("%+v: %v", c, err)
 	}
 	if v.mixed {
@@ -382,9 +392,10 @@ type meter struct {
 	missing, part, last int64 // part: windowths of a unit
 }
 
-// newMeter returns a meter, whose rate is 0 where units do not come back one by one.
-func newMeter(quotas []core.Quota, now int64) meter {
-	if !quotas[0].Refills() {
+// newMeter returns a meter, whose rate is 0 where units of one algorithm do not come back one
+// by one.
+func newMeter(quotas []core.Quota, now int64, mixed bool) meter {
+	if !quotas[0].Refills() && !mixed {
 		return meter{}
 	}
 	return meter{last: now, rate: slices.MaxFunc(quotas, compareRates)}
@@ -439,13 +450,12 @@ func (v *versions) enough() {
 }
 
 func (v *versions) fail(format string, args ...any) {
-	v.t.Helper()
-	var trace strings.Builder
+	v.Helper()
 	for i, q := range v.quotas {
-		fmt.Fprintf(&trace, "version %d, alone %d: %+v\n", i, v.alone[i].units, q)
+		v.log("version %d: %+v", i, q)
 	}
 	for _, one := range v.taken[max(0, len(v.taken)-60):] {
-		fmt.Fprintf(&trace, "%d: by version %d\n", one.at, one.version)
+		v.log("taken at %d by version %d", one.at, one.version)
 	}
-	v.t.Fatalf("%s:\n%s%s", v.name, trace.String(), fmt.Sprintf(format, args...))
+	v.mirror.fail(format, args...)
 }
