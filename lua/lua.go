@@ -172,7 +172,13 @@ func (l *Rules) encode(now string, grace int, requests [][]core.Ask) (keys []str
 	size := len(l.places) * chargeSize
 	blob := make([]byte, len(requests)*size, len(requests)*size+1+specSize*len(l.rules)) // and the rules
 	spec := append(blob[len(blob):], byte(len(l.rules)))
-	keys = make([]string, 0, len(requests)*len(l.places))
+	few := new(struct { // in one allocation
+		keys [4]string
+		args [8]any // one for the caller
+	})
+	if keys = few.keys[:0]; len(requests)*len(l.places) > len(few.keys) {
+		keys = make([]string, 0, len(requests)*len(l.places))
+	}
 	var index map[string]int
 	if len(requests) > 1 || len(l.places) > len(l.rules) {
 		index = make(map[string]int, len(requests))
@@ -209,8 +215,7 @@ func (l *Rules) encode(now string, grace int, requests [][]core.Ask) (keys []str
 		}
 		binary.BigEndian.PutUint16(spec[end:], uint16(len(spec)-end-2))
 	}
-	args = make([]any, 0, 8) // one for the caller
-	args = append(args, now, 0, grace, spec, blob)
+	args = append(few.args[:0], now, 0, grace, spec, blob)
 	if l.reserves != nil {
 		args = append(args, l.reserves)
 	}

@@ -47,7 +47,7 @@ function ring.save(rule, now, stamp, grace)
       if s and s.stays and s.live + n >= RING_LEAST then
         write_ring(s, n, now, stamp, grace) -- @inline
       elseif not s and limit - room[k] <= STRING_MOST then
-        ttl = ttl or tostring(ceil(rule.window / 1000) + grace) -- as text: see log.save
+        ttl = ttl or string.format('%.0f', ceil(rule.window / 1000) + grace) -- as text: see log.save
         call('PSETEX', keys[k], ttl, head .. sub(values[k], firsts[k], width - 8) .. (n == 1 and tick or rep(tick, n)) .. above)
       else
         s = s or {width = width, slots = sub(values[k], firsts[k], width - 8), limit = limit, window = rule.window}

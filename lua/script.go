@@ -23,6 +23,7 @@ var files embed.FS
 type Script struct {
 	Text string
 	SHA  string // of the text, as EVALSHA wants it
+	Hash any    // SHA as an argument, which a call need not allocate
 
 	plain string // the files as they are
 }
@@ -240,7 +241,8 @@ func (s *selection) join(driver string) *Script {
 
 func newScript(text, plain string) *Script {
 	sum := sha1.Sum([]byte(text))
-	return &Script{Text: text, SHA: hex.EncodeToString(sum[:]), plain: plain}
+	sha := hex.EncodeToString(sum[:])
+	return &Script{Text: text, SHA: sha, Hash: sha, plain: plain}
 }
 
 // line returns what becomes of a line of a file.

@@ -150,7 +150,7 @@ end
 
 function log.save(rule, now, stamp, grace)
   local width = rule.short and 4 or 6
-  local ttl = tostring(ceil(rule.window / 1000) + grace) -- as text once: Redis is slow at writing numbers
+  local ttl = string.format('%.0f', ceil(rule.window / 1000) + grace) -- as text once: Redis is slow at writing numbers
   local head, tick, above = rule.head, sub(stamp, 8 - width), sub(stamp, 1, 7 - width)
   local one = tick .. above
   for k = rule.first, rule.last do

@@ -83,7 +83,7 @@ local function save_small(rule, now, stamp, grace)
   for k = rule.first, rule.last do
     if not problem[k] and (taken[k] > 0 or redated[k]) then
       local value, life = rule.as.encode(states[k], stamp)
-      call('PSETEX', keys[k], tostring(ceil(life / 1000) + grace), value)
+      call('PSETEX', keys[k], string.format('%.0f', ceil(life / 1000) + grace), value)
     end
   end
 end

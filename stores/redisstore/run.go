@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +25,9 @@ type invocation struct {
 	// number, and that a reply begins with the time of the server and ends with the number.
 	timed bool
 
-	end     time.Time              // when its caller leaves; set by run
+	span                           // set by run
+	words   []any                  // likewise: the command
+	space   [12]any                // of most words
 	failing atomic.Pointer[server] // the server that an error is about
 	refused atomic.Pointer[error]  // what a probe found
 
@@ -44,15 +47,15 @@ func (c *invocation) late(reply []int64) bool { return len(reply) == 2 && c.answ
 // ctx or with the timeout of the store, whatever the options of the client are.
 func (s *Store) run(ctx context.Context, c *invocation) ([]int64, error) {
 	began := ticks()
-	timed, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	c.end, _ = timed.Deadline()
-	defer time.AfterFunc(probeAfter, func() {
-		if err := s.probe(timed, c.keys[0]); err != nil {
-			c.refused.Store(&err)
-			cancel()
-		}
-	}).Stop()
+	timed := &c.span
+	defer timed.begin(ctx, s.timeout)()
+	defer timed.cancel(context.Canceled)
+	defer time.AfterFunc(min(probeAfter, time.Until(c.end)), func() { s.overdue(c) }).Stop()
+	c.words = append(c.space[:0], "evalsha", c.script.Hash, len(c.keys))
+	for _, key := range c.keys {
+		c.words = append(c.words, key)
+	}
+	c.words = append(c.words, c.args...)
 	var reply []int64
 	var err error
 	if s.deadlines {
@@ -130,7 +133,7 @@ func (s *Store) eval(ctx context.Context, c *invocation) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	reply, err := s.send(ctx, &a, c, "evalsha", c.script.SHA)
+	reply, err := s.send(ctx, &a, c)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		c.failing.Store(a.server)
 	}
@@ -140,10 +143,13 @@ func (s *Store) eval(ctx context.Context, c *invocation) ([]int64, error) {
 				return nil, err
 			}
 		}
-		reply, err = s.send(ctx, &a, c, "eval", c.script.Text)
+		c.words = slices.Clone(c.words) // hooks may still have those of the first command
+		c.words[0], c.words[1] = "eval", c.script.Text
+		reply, err = s.send(ctx, &a, c)
 	}
 	if err == nil && c.late(reply) && ctx.Err() == nil {
-		reply, err = s.send(ctx, &a, c, "evalsha", c.script.SHA)
+		c.words = slices.Clone(c.words)
+		reply, err = s.send(ctx, &a, c)
 	}
 	if err != nil {
 		_, _, answered = replyOf(err)
@@ -153,22 +159,15 @@ func (s *Store) eval(ctx context.Context, c *invocation) ([]int64, error) {
 	return reply, s.end(ctx, &a)
 }
 
-func (s *Store) send(ctx context.Context, a *attempt, c *invocation, command, script string) ([]int64, error) {
-	first := 3 + len(c.keys)
-	words := make([]any, 0, first+len(c.args))
-	words = append(words, command, script, len(c.keys))
-	for _, key := range c.keys {
-		words = append(words, key)
-	}
-	words = append(words, c.args...)
+func (s *Store) send(ctx context.Context, a *attempt, c *invocation) ([]int64, error) {
 	var sent int64
 	if c.timed {
 		sent = localTime()
 		latest, uncertainty := a.clock.latest(ctx, sent)
-		words[first+1] = latest
+		c.words[3+len(c.keys)+1] = latest
 		c.uncertainty.Store(uncertainty)
 	}
-	cmd := once{redis.NewIntSliceCmd(ctx, words...)}
+	cmd := once{redis.NewIntSliceCmd(ctx, c.words...)}
 	cmd.SetFirstKeyPos(3)
 	if err := s.client.Process(ctx, cmd); err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ package refusals
 import (
 	"context"
 	"hash/maphash"
+	"slices"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -141,6 +142,9 @@ func (s *Store) learn(ask *core.Ask, hashes []uint64, asked, answered int64, err
 // remembered reports whether a refusal of an ask follows from the outcomes in memory.
 // Then it is the Decision of the ask.
 func (s *Store) remembered(ask *core.Ask, hashes []uint64, now int64) bool {
+	if !slices.ContainsFunc(hashes, func(hash uint64) bool { return s.keys.seen(hash).exhausted(hash) }) {
+		return false
+	}
 	var found [core.MaxCharges]*key
 	refused, barred, strikes := false, false, false
 	d := &ask.Decision

@@ -192,6 +192,17 @@ func (s *set) load(hash uint64, c *core.Charge, now int64) (o outcome, k *key) {
 	return o, nil
 }
 
+// exhausted reports whether a key of a hash may have nothing left. Most requests have none, and
+// need no more of the set. A false answer costs a call of the store.
+func (s *set) exhausted(hash uint64) bool {
+	for i := 0; i < ways && s != nil; i++ {
+		if s.hashes[i].Load() == hash && s.slots[i].remaining.Load() < 1 {
+			return true
+		}
+	}
+	return false
+}
+
 // find returns the slot of the key of a charge, or nil. The caller holds the lock.
 func (s *set) find(hash uint64, c *core.Charge) *slot {
 	for i := range s.slots {
