@@ -31,7 +31,16 @@ type hook func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) err
 
 func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		run := func() error { return next(ctx, cmds) }
+		for _, cmd := range cmds {
+			inner := run
+			run = func() error {
+				return h(ctx, cmd, func(context.Context, redis.Cmder) error { return inner() })
+			}
+		}
+		return run()
+	}
 }
 func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error { return h(ctx, cmd, next) }
@@ -55,8 +64,7 @@ func is(name string) func(redis.Cmder) bool {
 }
 
 func isTake(cmd redis.Cmder) bool {
-	// The script without keys is the marker of a server without INFO.
-	return (cmd.Name() == "evalsha" || cmd.Name() == "eval") && cmd.Args()[2] != 0
+	return cmd.Name() == "evalsha" || cmd.Name() == "eval" && cmd.Args()[1] != lua.TokenScript().Text
 }
 
 func TestServerTimeDecides(t *testing.T) {

@@ -161,7 +161,7 @@ func TestReconnect(t *testing.T) {
 		})
 		known, _, err := store.serverOf(t.Context(), "")
 		require.NoError(t, err)
-		redistest.Await(t, 10*time.Second, "its answer", func() bool { return !known.checking.Load() })
+		redistest.Await(t, 10*time.Second, "its answer", func() bool { return known.identifying.Load() == nil })
 		for range 10 {
 			take()
 		}
