@@ -50,8 +50,8 @@ const tokenID = 17
 func (s *Store) identify(ctx context.Context, a *attempt) error {
 	a.identified = true
 	failures := a.server.failures.Load()
-	began := ticks()
-	defer func() { a.server.asked.Store(began) }() // also if it fails: calls do not wait for what cannot be known
+	began, last := ticks(), a.asked.Load()
+	defer func() { a.asked.CompareAndSwap(last, began) }() // also if it fails: calls do not wait for what cannot be known
 	before, token := s.remembered(a)
 	sent := localTime()
 	found, now, err := a.readIdentity(ctx, token, before.token)

@@ -137,6 +137,15 @@ func (s *Store) end(ctx context.Context, a *attempt) error {
 	return s.unchanged(a)
 }
 
+// Suspect has the next call to each server wait for a check of whether it has lost data. Package
+// guard calls it when a store counts less than one process has taken.
+func (s *Store) Suspect() {
+	s.servers.Range(func(_, of any) bool {
+		of.(*server).asked.Add(-3 * int64(identifyEvery))
+		return true
+	})
+}
+
 // await waits for the check beside the call, but not until the call fails: an answer
 // counts if nothing is known against it.
 func (a *attempt) await(ctx context.Context) {
