@@ -2,12 +2,14 @@ package redisstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -32,14 +34,16 @@ type hook func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) err
 func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		run := func() error { return next(ctx, cmds) }
+		var once sync.Once
+		var sent error
 		for _, cmd := range cmds {
-			inner := run
-			run = func() error {
-				return h(ctx, cmd, func(context.Context, redis.Cmder) error { return inner() })
-			}
+			err := h(ctx, cmd, func(context.Context, redis.Cmder) error {
+				once.Do(func() { sent = next(ctx, cmds) })
+				return cmp.Or(cmd.Err(), sent)
+			})
+			sent = cmp.Or(sent, err)
 		}
-		return run()
+		return sent
 	}
 }
 func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
