@@ -60,7 +60,7 @@ func TestRedis(t *testing.T) {
 	assert.Equal(t, http.StatusTooManyRequests, send(one, "GET", "/items").Code)
 	assert.Equal(t, http.StatusTooManyRequests, send(two, "GET", "/items").Code)
 
-	keys, err := admin.Keys(t.Context(), "*").Result()
+	keys, err := admin.Keys(t.Context(), "shop:1:{*").Result()
 	require.NoError(t, err)
 	require.Len(t, keys, 1)
 	assert.True(t, strings.HasPrefix(keys[0], "shop:"), keys)

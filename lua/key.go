@@ -48,6 +48,14 @@ func ReturnedKey(prefix string, c *core.Charge) string { return beside(":returne
 // its data.
 func MarkKey(prefix string, c *core.Charge) string { return beside(":mark", prefix, c) }
 
+// TokenKey returns the key of Redis that holds the token of the data beside a key of Redis, in
+// the same slot. A process that finds another token than before knows that data was lost.
+func TokenKey(prefix, beside string) string {
+	_, tag, _ := strings.Cut(beside, "{")
+	tag, _, _ = strings.Cut(tag, "}")
+	return prefix + ":" + version + ":token:{" + tag + "}::"
+}
+
 // HoldKeys returns the keys of Redis that have the holds of a charge, and the times at which
 // they end.
 func HoldKeys(prefix string, c *core.Charge) (hash, ends string) {

@@ -16,10 +16,11 @@ import (
 //go:embed *.lua
 var files embed.FS
 
-// A Script is one of the drivers take.lua, debts.lua, return.lua, returnone.lua, lease.lua, lost.lua, account.lua and reset.lua
-// behind the files that it needs, and no others: most of the cost of a call that decides one
-// request is for functions that a script defines. See also flatten. Or it is one of hold.lua,
-// settle.lua and extend.lua, around such scripts: see wrap.
+// A Script is one of the drivers take.lua, debts.lua, return.lua, returnone.lua, lease.lua,
+// lost.lua, account.lua, reset.lua and token.lua behind the files that it needs, and no others:
+// most of the cost of a call that decides one request is for functions that a script defines.
+// See also flatten. Or it is one of hold.lua, settle.lua and extend.lua, around such scripts:
+// see wrap.
 type Script struct {
 	Text string
 	SHA  string // of the text, as EVALSHA wants it
@@ -287,6 +288,9 @@ func newSelection(purpose int) *selection {
 
 // LostScript returns the script that finds keys that have lost their data.
 func LostScript() *Script { return newSelection(taking).join("lost.lua") }
+
+// TokenScript returns the script that reads a token: see [TokenKey].
+func TokenScript() *Script { return newSelection(taking).join("token.lua") }
 
 // ResetScript returns the script that deletes the keys of a rule.
 func ResetScript() *Script { return newSelection(taking).join("reset.lua") }

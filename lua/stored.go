@@ -14,10 +14,10 @@ type Name struct {
 	Variant string
 	Key     string
 	Part    int  // the number in the tag of a part, see [Part]; 0 if the policy is not in parts
-	Beside  bool // whether it is beside the state, see [ReturnedKey], [MarkKey] and [HoldKeys]
+	Beside  bool // whether it is beside the state, see [ReturnedKey], [MarkKey], [TokenKey] and [HoldKeys]
 }
 
-// ParseKey reads a key of Redis that [Key], [ReturnedKey], [MarkKey] or [HoldKeys] made with the prefix.
+// ParseKey reads a key of Redis that [Key], [ReturnedKey], [MarkKey], [TokenKey] or [HoldKeys] made with the prefix.
 // It reports false for any other key. If that has the prefix and a version, such
 // as an older one, the Version is set.
 func ParseKey(prefix, key string) (Name, bool) {
@@ -31,7 +31,7 @@ func ParseKey(prefix, key string) (Name, bool) {
 	}
 	name := Name{Version: number}
 	word, tagged, beside := strings.Cut(rest, ":{")
-	if beside = beside && slices.Contains([]string{"returned", "mark", "held", "ends"}, word); beside {
+	if beside = beside && slices.Contains([]string{"returned", "mark", "token", "held", "ends"}, word); beside {
 		rest = "{" + tagged
 	}
 	rest, ok = strings.CutPrefix(rest, "{")

@@ -25,6 +25,13 @@ func TestParseKey(t *testing.T) {
 		assert.True(t, ok)
 		assert.Equal(t, name, got)
 	}
+	for _, beside := range []string{"a:b:1:{p%41:7}:r@v:k", "a:b:1:mark:{p%41:7}:r@v:k"} {
+		assert.Equal(t, "a:b:1:token:{p%41:7}::", TokenKey("a:b", beside))
+	}
+	state := Key(Part("a:b", 2, 4), &core.Charge{Policy: "p/:", Rule: "r", Key: "k"})
+	got, ok := ParseKey("a:b", TokenKey("a:b", state))
+	assert.True(t, ok)
+	assert.Equal(t, Name{Version: "1", Policy: "p/:", Part: got.Part, Beside: true}, got)
 	for key, version := range map[string]string{
 		"limit":                 "",
 		"limits:1:{p}:r:k":      "",

@@ -45,7 +45,7 @@ var faults = []fault{
 		return b.config("config", "set", "maxmemory", "1")("config", "set", "maxmemory", "0")
 	}},
 	{name: "keys evicted by allkeys-random", mode: core.ModeExact, forgets: true, begin: evict},
-	{name: "FLUSHALL: data lost without a failure", mode: core.ModeExact, forgets: true, begin: func(b *setup) func() {
+	{name: "FLUSHALL: data lost without a failure", mode: core.ModeExact, over: callers, begin: func(b *setup) func() {
 		require.NoError(b.t, b.admin.FlushAll(b.t.Context()).Err())
 		return func() {}
 	}},

@@ -18,6 +18,8 @@ type doubts struct {
 	detects atomic.Bool  // the store reports lost data
 	losses  func() int64 // how often it has lost data, which it may have reported to another guard; or nil
 	known   atomic.Int64 // of them
+	suspect func()       // has the store find out whether it has lost data; or nil
+	asked   moment       // when it was last asked to
 	all     moment       // when all keys became doubtful
 	leased  moment       // when this process last renewed a lease that the store does not know
 	last    moment       // when this process last decided without the store
@@ -33,6 +35,9 @@ func (d *doubts) begin(store core.Store, single bool) {
 	if s, ok := store.(interface{ Losses() int64 }); ok {
 		d.losses = s.Losses
 		d.known.Store(s.Losses())
+	}
+	if s, ok := store.(interface{ Suspect() }); ok {
+		d.suspect = s.Suspect
 	}
 }
 
@@ -138,6 +143,45 @@ func (d *doubts) decidedSince(charges []core.Charge, then int64) (decided set) {
 func (d *doubts) failed(now int64) {
 	if !d.detects.Load() {
 		d.all.advance(now)
+	}
+}
+
+// suspectEvery is how often the store is asked to find out whether it has lost data, at most.
+// After a reset by another instance it counts less too.
+const suspectEvery = 1_000_000
+
+// compare suspects that the store has lost data if it counts, of what it has admitted by d,
+// less than half of what the memory does, by own of copies of the charges. The store would
+// find out within a second, in which it may admit a limit once more.
+func (c *call) compare(copies []core.Charge, own, d *core.Decision) {
+	if c.guard.doubts.suspect == nil || !own.Allowed || own.Mode == core.ModeOverflow {
+		return
+	}
+	for i := range copies {
+		q := &c.charges[i].Quota
+		if q.Leases() || q.Bars() || q.Queues() || q.Algorithm == core.Distinct || q.Refills() && c.guard.instances > 1 {
+			continue // the memory and the store count other things
+		}
+		stored := q.Capacity() - d.Outcomes()[i].Remaining
+		if copies[i].Quota.Capacity()-own.Outcomes()[i].Remaining > 2*stored {
+			c.suspect(c.charges[i:i+1], stored, d.TimeOf(i))
+		}
+	}
+}
+
+// suspect has the store find out whether it has lost data, since it counted that many units of
+// a charge. If those are of this call alone, all others are known to be lost, and each
+// instance charges its own: the others learn of it by the mark that this leaves.
+func (c *call) suspect(charge []core.Charge, stored, at int64) {
+	s := c.guard
+	if store, ok := s.store.Store.(finder); ok && s.instances > 1 && stored == charge[0].Cost && dated(&charge[0].Quota) {
+		if _, err := store.Lost(c.ctx, charge, at); errors.Is(err, core.ErrForgotten) { // the call itself found that out
+			_, _ = store.Lost(c.ctx, charge, at) // after an error the store is raised to what one instance counts
+		}
+	}
+	if c.now-s.doubts.asked.time() >= suspectEvery {
+		s.doubts.asked.advance(c.now)
+		s.doubts.suspect()
 	}
 }
 

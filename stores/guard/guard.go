@@ -100,8 +100,9 @@ type Options struct {
 // they promise.
 //
 // A store that loses its data while no call of this process fails, as by FLUSHALL, goes
-// unnoticed unless the store reports it. Until it does, the lost units are admitted again,
-// beyond these bounds.
+// unnoticed unless the store reports it, as a redisstore does within a second. Until it does,
+// the lost units are admitted again, beyond these bounds. A redisstore is asked at once if it
+// counts less than half of what this process has taken.
 //
 // A bar of a [core.Ban] is known to the store alone: during an outage, each process
 // counts the strikes of the requests that it refuses itself, up to the full Limit.

@@ -175,11 +175,14 @@ func (s *Store) countsAfter(c core.Charge, after int64) int64 {
 	return int64(sort.Search(int(c.Quota.Capacity()), func(n int) bool { return s.downTo(c, int64(n)) <= after }))
 }
 
+// A finder is a store that knows of keys when they have lost all units: see [redisstore.Store.Lost].
+type finder interface {
+	Lost(ctx context.Context, charges []core.Charge, empty int64) ([]int64, error)
+}
+
 // findLost asks the store which keys to raise have lost all units, or were reset.
 func (a *attempt) findLost(list []payment) error {
-	store, ok := a.guard.store.Store.(interface {
-		Lost(context.Context, []core.Charge) ([]int64, error)
-	})
+	store, ok := a.guard.store.Store.(finder)
 	var charges []core.Charge
 	var of []*payment
 	for i := range list {
@@ -190,7 +193,7 @@ func (a *attempt) findLost(list []payment) error {
 	if !ok || len(of) == 0 {
 		return nil
 	}
-	ages, err := store.Lost(a.ctx, charges)
+	ages, err := store.Lost(a.ctx, charges, 0)
 	a.ended(err)
 	for i := range ages {
 		if of[i].reset = ages[i] < -1; a.guard.instances > 1 && a.now-ages[i] > a.guard.raises.old.time() {

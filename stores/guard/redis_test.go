@@ -1,6 +1,9 @@
 package guard
 
 import (
+	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -89,4 +92,87 @@ func TestTwoGuards(t *testing.T) {
 	take(0, 40)
 	take(1, 40)
 	assert.Equal(t, 30, admitted, "each charges what it has taken")
+}
+
+// TestEmptiedUnderTraffic empties Redis behind three guards with requests all the time, each
+// with a store and a client of its own. No call fails. Usually each charges what it had taken. At
+// worst what two of them had taken is admitted once more: the units of one are there again.
+func TestEmptiedUnderTraffic(t *testing.T) {
+	const limit = 3000
+	for _, how := range []string{"flushall", "flushdb"} {
+		server := redistest.Launch(t)
+		var admitted atomic.Int64
+		var refused [3]atomic.Int64 // in a row, by Redis alone
+		var stores [3]*redisstore.Store
+		var done sync.WaitGroup
+		ctx, end := context.WithCancel(t.Context())
+		for i := range stores {
+			stores[i] = redisstore.New(redistest.Closing(t, redis.NewClient(&redis.Options{Addr: server.Addr})), nil)
+			g := New(stores[i], &Options{Instances: 3, Log: nowhere})
+			for range 2 {
+				done.Go(func() {
+					for ctx.Err() == nil {
+						asks := []core.Ask{{Charges: []core.Charge{{Rule: "r", Quota: core.Quota{Limit: limit, Window: 3600_000_000}, Cost: 1}}}}
+						err := g.Take(t.Context(), asks)
+						switch d := &asks[0].Decision; {
+						case !assert.NoError(t, err):
+							return
+						case d.Allowed:
+							admitted.Add(1)
+							refused[i].Store(0)
+						case d.Mode == core.ModeExact:
+							refused[i].Add(1)
+						}
+					}
+				})
+			}
+		}
+		settled := func(losses int64) func() bool {
+			return func() bool {
+				for i := range stores {
+					if stores[i].Losses() != losses || refused[i].Load() < 200 {
+						return false
+					}
+				}
+				return true
+			}
+		}
+		redistest.Await(t, 20*time.Second, "the limit", settled(0))
+		require.EqualValues(t, limit, admitted.Load())
+		began := time.Now()
+		require.NoError(t, server.Client().Do(t.Context(), how).Err())
+		for i := range refused {
+			refused[i].Store(0)
+		}
+		at := redistest.Await(t, 20*time.Second, "decisions by the restored counts", settled(1))
+		end()
+		done.Wait()
+		t.Logf("%s: %d admitted of %d; all decide by the restored counts %v after it", how, admitted.Load(), limit, at.Sub(began))
+		assert.LessOrEqual(t, admitted.Load(), int64(limit+limit*2/3+100))
+	}
+}
+
+// TestTokenDeleted deletes the token beside living data, as an eviction may. Nothing is charged
+// again, and nothing is admitted once more.
+func TestTokenDeleted(t *testing.T) {
+	client := redistest.Real(t)
+	for _, q := range algorithms {
+		for _, instances := range []int{1, 3} {
+			require.NoError(t, client.FlushAll(t.Context()).Err())
+			store := redisstore.New(client, nil)
+			g := New(store, &Options{Instances: instances, Log: nowhere})
+			c := core.Charge{Policy: "p", Rule: "r", Key: "k", Quota: q, Cost: 1}
+			for range 30 {
+				require.True(t, storetest.MustTake(t, g, c).Allowed)
+			}
+			require.EqualValues(t, 1, client.Del(t.Context(), "limit:1:token:{p}::").Val())
+			c.Cost = 0
+			redistest.Await(t, 10*time.Second, "a report of the loss, and its end", func() bool {
+				store.Suspect()
+				d := storetest.MustTake(t, g, c)
+				return store.Losses() > 0 && d.Mode == core.ModeExact && g.doubtful([]core.Charge{c}, g.now()) == 0
+			})
+			assert.InDelta(t, 60, remaining(t, store, c), 1, "%v, %d instances", q.Algorithm, instances) // a bucket refills
+		}
+	}
 }

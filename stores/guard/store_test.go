@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -34,12 +35,12 @@ type frail struct {
 }
 
 // Lost does what [redisstore.Store.Lost] does.
-func (f *frail) Lost(ctx context.Context, charges []core.Charge) (ages []int64, err error) {
+func (f *frail) Lost(ctx context.Context, charges []core.Charge, empty int64) (ages []int64, err error) {
 	if err := f.err.Load(); err != nil {
 		return nil, *err
 	}
 	if shared, ok := f.Store.(*frail); ok {
-		return shared.Lost(ctx, charges)
+		return shared.Lost(ctx, charges, empty)
 	}
 	for _, c := range charges {
 		c.Cost = 0
@@ -47,8 +48,8 @@ func (f *frail) Lost(ctx context.Context, charges []core.Charge) (ages []int64, 
 		if err := f.Store.Take(ctx, asks); err != nil {
 			return nil, err
 		}
-		if _, ok := f.lostAt[c.Key]; !ok && asks[0].Decision.Outcomes()[0].ResetAfter == 0 {
-			f.lostAt[c.Key] = f.now()
+		if _, ok := f.lostAt[c.Key]; !ok && (empty > 0 || asks[0].Decision.Outcomes()[0].ResetAfter == 0) {
+			f.lostAt[c.Key] = cmp.Or(empty, f.now())
 		}
 		if at, ok := f.lostAt[c.Key]; ok {
 			ages = append(ages, f.now()-at)

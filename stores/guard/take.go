@@ -10,7 +10,7 @@ import (
 
 // counted counts in memory what the store, which decides alone, has admitted.
 func (c *call) counted(d *core.Decision) error {
-	if at, fits := c.fitsShare(); fits {
+	if at, fits := c.fitsShare(d); fits {
 		d.Tag = at
 		return nil
 	}
@@ -96,12 +96,13 @@ func (c *call) lookUp() error {
 }
 
 // fitsShare counts the charges in memory if they fit into the share of this
-// instance, and returns when it did.
-func (c *call) fitsShare() (at int64, fits bool) {
+// instance, and returns when it did. The store decided d.
+func (c *call) fitsShare(d *core.Decision) (at int64, fits bool) {
 	if c.guard.instances == 1 {
 		m := pool.Get().(*copies)
 		defer m.free()
 		own, err := c.takeOwn(m, c.charges)
+		c.compare(c.charges, &own, d)
 		return own.At, err == nil && own.Allowed
 	}
 	m := c.shares()
@@ -112,6 +113,7 @@ func (c *call) fitsShare() (at int64, fits bool) {
 		}
 	}
 	own, err := c.takeCopies(m)
+	c.compare(m.charges, &own, d)
 	return own.At, err == nil && own.Allowed
 }
 
@@ -195,6 +197,7 @@ func (c *call) count(asked []core.Charge, d *core.Decision) error {
 		*d = own
 		return err
 	}
+	c.compare(m.charges, &own, d)
 	moved := c.moved(asked, &own)
 	late := c.late()
 	if moved || late {

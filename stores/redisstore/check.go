@@ -82,8 +82,8 @@ func (s *Store) checkServer(ctx context.Context, client redis.UniversalClient, o
 		return
 	}
 	if err != nil && redisfacts.NoRight(err.Error()) || redis.HasErrorPrefix(err, "ERR unknown command") {
-		add(notice.NoInfo, fmt.Errorf("user %q may not run INFO, so it is unknown whether Redis evicts keys, and a failover of Redis 6.2 "+
-			"goes unnoticed: redis-cli ACL SETUSER %s +info", user, user))
+		add(notice.NoInfo, fmt.Errorf("user %q may not run INFO, so it is unknown whether Redis evicts keys, and a failover "+
+			"that loses writes goes unnoticed: redis-cli ACL SETUSER %s +info", user, user))
 	}
 	if primary := info["master_host"]; rights.WriteErr != "" || info["role"] == "slave" {
 		if primary != "" {
@@ -111,13 +111,18 @@ func (s *Store) checkServer(ctx context.Context, client redis.UniversalClient, o
 	}
 }
 
-// rights tries the commands of a decision on a key of the server.
+// rights tries the commands of a decision on a key of the server, and on its token.
 func (s *Store) rights(ctx context.Context, client redis.UniversalClient) (r redisfacts.Rights) {
+	var key string
 	for try := range 500 { // until the slot of a key is on this server
-		r = redisfacts.Ask(ctx, client, lua.Key(s.prefix, &core.Charge{Policy: fmt.Sprint("check ", try), Rule: "check", Key: "check"}))
+		key = lua.Key(s.prefix, &core.Charge{Policy: fmt.Sprint("check ", try), Rule: "check", Key: "check"})
+		r = redisfacts.Ask(ctx, client, key)
 		if !redis.HasErrorPrefix(r.Err, "MOVED") {
 			break
 		}
+	}
+	if r.Err == nil && r.Refused() == nil {
+		r = redisfacts.Ask(ctx, client, lua.TokenKey(s.prefix, key))
 	}
 	return r
 }

@@ -53,7 +53,7 @@ func withTwin(t *testing.T) (*redis.Client, *twin) {
 			require.NoError(t, other.client.FlushDB(ctx).Err())
 		case cmd.Name() == "del":
 			require.NoError(t, other.client.Do(ctx, args...).Err())
-		case cmd.Name() != "evalsha" && cmd.Name() != "eval" || redis.HasErrorPrefix(err, "NOSCRIPT "):
+		case !isTake(cmd) || redis.HasErrorPrefix(err, "NOSCRIPT "):
 		default:
 			sha := args[1].(string)
 			if cmd.Name() == "eval" {

@@ -82,7 +82,7 @@ func TestCostOfHolds(t *testing.T) {
 		var least [2]float64
 		for round := range 8 {
 			for held := range 2 {
-				client.FlushDB(t.Context())
+				deleteStates(t, client)
 				client.ConfigResetStat(t.Context())
 				for i := range 1000 {
 					charges := make([]core.Charge, 3)

@@ -97,22 +97,22 @@ type Options struct {
 // since Redis may have counted it. Such a call returns an error, and may have
 // taken its charges.
 //
-// When Redis was restarted, or another server took over, data may be lost. Then
+// When Redis was emptied or restarted, or another server took over, data may be lost. Then
 // one Take, and all calls in flight, return an error that wraps
 // [core.ErrForgotten]. Later calls go on with the data that is left. A package
 // that keeps its own counts, such as guard, takes over from there.
 //
-// The store notices a restart by the server's run id, which it reads with INFO
-// before the first call, after a failed call and when the server does not know the
-// script. It also reads it in the background after the client has opened or closed
-// a connection. So a process that made no call during the restart, on a server
-// where another process has loaded the script again, notices it a round trip after
-// its next call.
+// The store notices this by the server's run id, and by a token in the data: a key with a
+// random value, on each server that it calls. It reads both at once before the first call,
+// after a failed call, when the server does not know the script, and beside calls: after the
+// client has opened or closed a connection, and once a second. A call that is the first for
+// two seconds or more waits for that. So data that is lost while no call fails and no
+// connection closes is noticed within a second, and an idle process does not trust it.
 //
-// If the Redis user may not run INFO, the store loads a random script instead,
-// which a restarted server does not know. On Redis 6.2 a replica may have copied
-// that script, so a failover is not noticed. If the user may run neither INFO nor
-// EVAL, each call returns an error that says so and wraps [core.ErrUnavailable].
+// If the Redis user may not run INFO, the token remains: a failover or a restart that loses
+// only writes of the last second may go unnoticed. If the user may not run EVAL, or not use
+// the key, the run id remains, and only a restart or a failover is noticed. If neither can be
+// read, each call returns an error that says so and wraps [core.ErrUnavailable].
 type Store struct {
 	client    redis.UniversalClient
 	deadlines bool // whether the client ends calls at the deadline of a context
@@ -123,6 +123,7 @@ type Store struct {
 	calls      atomic.Int64 // the number of the last call, different in each store
 	errTimeout error
 	servers    sync.Map     // *server by address
+	tokens     sync.Map     // the token that was last read, by its key
 	anyFailure atomic.Bool  // whether a call has failed
 	restarts   atomic.Int64 // see Losses
 	reported   atomic.Int64 // of restarts, to a caller of Take
@@ -210,8 +211,8 @@ func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 	return s.report(s.takeSpread(ctx, asks))
 }
 
-// Losses returns how often a server was found to be another one, or to have been restarted,
-// which one Take reports by [core.ErrForgotten]. A guard beside the one whose call that was
+// Losses returns how often a server was found to be another one, to have been restarted or to
+// have lost data, which one Take reports by [core.ErrForgotten]. A guard beside the one whose call that was
 // learns of it so.
 func (s *Store) Losses() int64 { return s.restarts.Load() }
 

@@ -118,7 +118,7 @@ func TestRestartWithoutCaller(t *testing.T) {
 		known, _, err := store.serverOf(t.Context(), "")
 		require.NoError(t, err)
 		known.mu.Lock()
-		known.identity = "of another start"
+		known.run = "of another start"
 		known.mu.Unlock()
 		known.failures.Add(1)
 		require.Error(t, find(), name)

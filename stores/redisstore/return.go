@@ -73,12 +73,13 @@ func (s *Store) Reset(ctx context.Context, charges []core.Charge) error {
 
 // Lost returns how many µs ago each key of charges was found to have lost all its units; -1 if
 // it was not, and -2 if it was reset instead. The caller knows of units there: a key that has
-// no state, and was not reset, is found now.
-func (s *Store) Lost(ctx context.Context, charges []core.Charge) ([]int64, error) {
+// no state, and was not reset, is found now. If the caller knows that the keys had no state at a
+// time, by the clock of their server, empty is that; otherwise it is 0.
+func (s *Store) Lost(ctx context.Context, charges []core.Charge, empty int64) ([]int64, error) {
 	groups := s.split(charges)
 	all := make([]int64, len(charges))
 	err := each(groups, func(_ int, g *group) error {
-		c := &invocation{script: lua.LostScript(), args: []any{s.now()}}
+		c := &invocation{script: lua.LostScript(), args: []any{s.now(), empty}}
 		s.hasher.replace(g.charges)
 		for i := range g.charges {
 			c.keys = append(c.keys, lua.Key(g.prefix, &g.charges[i]), lua.MarkKey(g.prefix, &g.charges[i]))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -11,26 +12,29 @@ import (
 // A server is what the store knows of a server that it calls. After a failure it
 // may have been restarted without its data, or replaced by a replica without all
 // of it; if the store made no call meanwhile, the client redials without an error.
-// So its identity is checked
+// And it may be emptied. So its identity is checked
 //   - before the first call,
 //   - after a failed call,
 //   - when the server does not know a script,
-//   - in the background, when the client has opened or closed connections to it.
+//   - beside a call, when the client has opened or closed connections to it,
+//   - beside a call that begins more than identifyEvery after the last check. If that is
+//     twice as long ago, the call waits for the check.
 type server struct {
-	marker      atomic.Pointer[marker] // nil unless its user may not run INFO
-	failures    atomic.Int64           // of calls
-	checked     atomic.Int64           // failures, at the last check
-	connections atomic.Uint64          // see connections, at the last check
-	checking    atomic.Bool            // in the background
-	known       atomic.Bool            // whether identity is set
+	failures    atomic.Int64                  // of calls
+	checked     atomic.Int64                  // failures, at the last check
+	connections atomic.Uint64                 // see connections, at the last check
+	asked       atomic.Int64                  // ticks when the last check began that has ended
+	identifying atomic.Pointer[chan struct{}] // closed at the end of the check in the background, or nil
+	known       atomic.Bool                   // whether it was identified
 	clock       clock
 	turns       chan struct{} // of calls in flight: see newTurns
 	answered    atomic.Int64  // ticks of the last reply
 	latency     atomic.Int64  // of calls that were answered lately, in ns
 	exhausted   atomic.Int64  // ticks until when the program uses all connections; 0 if it does not
 
-	mu       sync.Mutex
-	identity string
+	mu    sync.Mutex
+	run   string // see identity
+	token string // the key of the token, beside one that a call has used; or ""
 }
 
 // connections returns a number that changes when the client opens a connection
@@ -86,17 +90,20 @@ func (s *Store) uncertainty(key string) int64 {
 type attempt struct {
 	*server
 	client     redis.UniversalClient
-	failures   int64 // of the server
-	restarts   int64 // of the store
-	identified bool  // whether it has asked for the identity of the server
-	entered    bool  // whether it has a turn
-	began      int64 // ticks since when
+	key        string // that it is about
+	failures   int64  // of the server
+	restarts   int64  // of the store
+	identified bool   // whether it has asked for the identity of the server
+	entered    bool   // whether it has a turn
+	began      int64  // ticks since when
+
+	checking <-chan struct{} // the call waits until this is closed
 }
 
 // begin begins a call to the server of a key, when it is its turn. The caller leaves a,
 // also after an error and a panic.
 func (s *Store) begin(ctx context.Context, a *attempt, key string) (err error) {
-	a.restarts = s.restarts.Load()
+	a.key, a.restarts = key, s.restarts.Load()
 	if a.server, a.client, err = s.serverOf(ctx, key); err != nil {
 		return err
 	}
@@ -105,9 +112,14 @@ func (s *Store) begin(ctx context.Context, a *attempt, key string) (err error) {
 	}
 	a.failures = a.server.failures.Load()
 	if !a.known.Load() || a.server.checked.Load() != a.failures {
-		err = s.identify(ctx, a)
+		return s.identify(ctx, a)
 	}
-	return err
+	if age := a.began - a.asked.Load(); age > int64(identifyEvery) {
+		if checking := s.identifyInBackground(a); age > 2*int64(identifyEvery) {
+			a.checking = checking
+		}
+	}
+	return nil
 }
 
 // end ends a call that was answered. It returns an error if the server was found
@@ -116,10 +128,35 @@ func (s *Store) end(ctx context.Context, a *attempt) error {
 	if a.server.failures.Load() != a.failures {
 		return s.identify(ctx, a)
 	}
-	if connections(a.client) != a.server.connections.Load() && a.checking.CompareAndSwap(false, true) {
-		go s.identifyInBackground(*a)
+	if connections(a.client) != a.server.connections.Load() {
+		s.identifyInBackground(a)
+	}
+	if a.checking != nil {
+		a.await(ctx)
 	}
 	return s.unchanged(a)
+}
+
+// Suspect has the next call to each server wait for a check of whether it has lost data. Package
+// guard calls it when a store counts less than one process has taken.
+func (s *Store) Suspect() {
+	s.servers.Range(func(_, of any) bool {
+		of.(*server).asked.Add(-3 * int64(identifyEvery))
+		return true
+	})
+}
+
+// await waits for the check beside the call, but not until the call fails: an answer
+// counts if nothing is known against it.
+func (a *attempt) await(ctx context.Context) {
+	deadline, _ := ctx.Deadline()
+	timer := time.NewTimer(time.Until(deadline) / 2)
+	defer timer.Stop()
+	select {
+	case <-a.checking:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // failed remembers that a call has failed, and at which server if that is known.

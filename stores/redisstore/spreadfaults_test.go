@@ -152,7 +152,7 @@ func TestSpreadErrors(t *testing.T) {
 		}, func(err error) { assert.ErrorIs(t, err, lua.ErrValue) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.NoError(t, client.FlushDB(t.Context()).Err())
+			deleteStates(t, client)
 			fault = c.fault
 			for range 5 {
 				_, err := storetest.Take(t.Context(), store, "p", charges)
@@ -164,7 +164,7 @@ func TestSpreadErrors(t *testing.T) {
 		})
 	}
 	t.Run("the way back", func(t *testing.T) {
-		require.NoError(t, client.FlushDB(t.Context()).Err())
+		deleteStates(t, client)
 		fault = func(cmd redis.Cmder) error {
 			if isReturn(cmd) {
 				return scriptFault("CLUSTERDOWN no")

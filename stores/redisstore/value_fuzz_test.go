@@ -58,7 +58,7 @@ func storedByTheStore(t testing.TB, client *redis.Client) (all []stored) {
 	ctx := t.Context()
 	store := New(client, &patient)
 	for form := range quotasOfAllForms {
-		require.NoError(t, client.FlushDB(ctx).Err())
+		deleteStates(t, client)
 		s := stored{form: uint8(form)}
 		c := s.charge(2)
 		const more = 130 // than a string has

@@ -73,7 +73,7 @@ func keysFound(f *RedisFacts) result {
 	policies := make(map[string]int)
 	var largest Key
 	for _, k := range f.Keys.Found {
-		if name, ok := lua.ParseKey(f.Prefix, k.Name); ok {
+		if name, ok := lua.ParseKey(f.Prefix, k.Name); ok && name.Rule != "" { // a token has none
 			policies[name.Policy]++
 		}
 		if k.Size > largest.Size {

@@ -57,7 +57,7 @@ func permissions(f *RedisFacts, n *Node) result {
 		}
 		return ok("%s", found)
 	case len(refused) == 1 && n.Rights.Of["INFO"] != "":
-		return Warn.because("%s may not run %s: restarts are noticed by a script, and failovers on Redis 6.2 are not noticed", user, refused[0]).
+		return Warn.because("%s may not run %s: a failover that loses the writes of the last second may go unnoticed", user, refused[0]).
 			change(fix)
 	}
 	return Fail.because("%s may not run %s", user, strings.Join(refused, ", ")).change(fix)

@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -157,6 +158,9 @@ func dump(t *testing.T, client redis.UniversalClient) map[string]string {
 	read := func(ctx context.Context, node *redis.Client) error {
 		names, err := node.Keys(ctx, "*").Result()
 		for _, name := range names {
+			if _, ok := client.(*redis.ClusterClient); ok && strings.Contains(name, ":token:") {
+				continue // the nodes of this client are older than the look
+			}
 			value, err := node.Dump(ctx, name).Result()
 			if err != nil {
 				return err
@@ -197,7 +201,8 @@ func TestTopCounts(t *testing.T) {
 	assert.Equal(t, []string{"a r u08", "a r u18"}, keysOf(ask(t, l, client, Question{At: 90, N: 7}))[5:])
 	assert.Equal(t, 41, ask(t, l, client, Question{At: 0, N: 1}).Near)
 	a = ask(t, l, client, Question{Scan: 10})
-	assert.Equal(t, []any{10, true}, []any{a.Looked, a.Partial})
+	assert.InDelta(t, 9.5, a.Looked, 0.5, "one of the ten may be the token")
+	assert.True(t, a.Partial)
 	a = ask(t, open(t, client, Options{}), client, Question{})
 	assert.Equal(t, []Count{{"a", "r", 40}, {"a", "t", 1}, {"b", "s", 1}}, a.Unknown)
 	a = ask(t, open(t, client, Options{Spread: 3}, Policy{Name: "a", Rules: rulesOf("r: 10/1h per user")}), client, Question{})

@@ -53,18 +53,23 @@ func sum(text string) string {
 // ProcessHook implements [redis.Hook].
 func (l *look) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		args := cmd.Args()
-		switch cmd.Name() {
-		case "evalsha":
-			if s, ok := l.of(args[1].(string)); ok {
-				args[1] = s.sha
-			}
-		case "eval":
-			if s, ok := l.of(sum(args[1].(string))); ok {
-				args[1] = s.text
-			}
-		}
+		l.replace(cmd)
 		return next(ctx, cmd)
+	}
+}
+
+// replace has a command that runs a script run what a look does.
+func (l *look) replace(cmd redis.Cmder) {
+	args := cmd.Args()
+	switch cmd.Name() {
+	case "evalsha":
+		if s, ok := l.of(args[1].(string)); ok {
+			args[1] = s.sha
+		}
+	case "eval":
+		if s, ok := l.of(sum(args[1].(string))); ok {
+			args[1] = s.text
+		}
 	}
 }
 
@@ -73,5 +78,10 @@ func (l *look) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessPipelineHook implements [redis.Hook].
 func (l *look) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			l.replace(cmd)
+		}
+		return next(ctx, cmds)
+	}
 }

@@ -90,7 +90,11 @@ func New(client redis.UniversalClient, policies []Policy, o Options) (l *Limits,
 		}
 	}()
 	l = &Limits{options: o, stored: make(map[string]*policy)}
-	client.AddHook(&look{texts: make(map[string]script)})
+	reading := &look{texts: make(map[string]script)}
+	client.AddHook(reading)
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(reading) }) // a store asks servers for their tokens
+	}
 	aliases := make(map[string]*policy)
 	// Not the guard that limit.New would add: it decides locally while Redis fails, and
 	// an operator wants the error.

@@ -95,8 +95,11 @@ func (t *top) page(ctx context.Context, _ redis.Cmdable, names []string) error {
 		if strings.HasPrefix(name, t.options.Prefix+":control:") || name == t.options.Prefix+":sharers" {
 			continue // bans, overrides, pushed policies, the feed, and the list of processes
 		}
-		t.answer.Looked++
 		n, ok := lua.ParseKey(t.options.Prefix, name)
+		if n.Beside && n.Rule == "" {
+			continue // a token
+		}
+		t.answer.Looked++
 		if !ok || n.Beside || (n.Part > 0) != (t.options.Spread > 0) {
 			t.foreign(n)
 			continue
