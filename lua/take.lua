@@ -145,5 +145,5 @@ for r = 1, K do
   rule.as.save(rule, now, stamp, grace) -- @each
 end
 close_tallies(now, grace) -- @tallies
-out[o + 1] = argv[#argv] + 0
+out[o + 1] = tonumber(argv[#argv])
 return out
