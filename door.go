@@ -88,8 +88,12 @@ func (p *Policy) decide(r *http.Request, from door.Framework, cost int64) (d Dec
 // policies is Policies of package operate.
 func (l *Limiter) policies() iter.Seq2[string, RuleSet] {
 	return func(yield func(string, RuleSet) bool) {
-		for _, set := range l.unrouted() {
-			if !yield("", set) {
+		l.mu.Lock()
+		nameless := slices.Clone(l.nameless)
+		l.mu.Unlock()
+		for _, unnamed := range nameless { // in the order of declaration
+			p := unnamed.Value()
+			if p != nil && p.current.Load().first.Load() == nil && !yield("", p.current.Load().set) {
 				return
 			}
 		}
@@ -99,18 +103,6 @@ func (l *Limiter) policies() iter.Seq2[string, RuleSet] {
 			}
 		}
 	}
-}
-
-// unrouted returns the sets on routes that have had no request, in the order of declaration.
-func (l *Limiter) unrouted() (sets []RuleSet) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, unnamed := range l.nameless {
-		if p := unnamed.Value(); p != nil && p.current.Load().first.Load() == nil {
-			sets = append(sets, p.current.Load().set)
-		}
-	}
-	return sets
 }
 
 // policyRoutes returns the routes of all policies, sorted by name.
@@ -142,7 +134,6 @@ func (l *Limiter) peekKey(ctx context.Context, policy, rule, key, plan string) (
 	if err := run.LookAt(ctx, i, &d.of); err != nil {
 		return RuleDecision{}, err
 	}
-	d.of.Outcomes()[i].Need(1 + d.of.Caller.Reserve(i))
 	d.decided(run, of.policy, of.route.name, terms)
 	return d.rule(i), nil
 }

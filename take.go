@@ -148,32 +148,24 @@ func (p *version) wait(ctx context.Context, r *Request) (d Decision, err error) 
 // Allowed and RetryAfter are those of that request, and Remaining is what is left
 // without it. It changes nothing in the store. For [Distinct], that is a request with a
 // new value.
-func (p *Policy) Peek(ctx context.Context, r Request) (Decision, error) {
-	return p.current.Load().peek(ctx, &r)
-}
-
-func (p *version) peek(ctx context.Context, r *Request) (d Decision, err error) {
+func (p *Policy) Peek(ctx context.Context, r Request) (d Decision, err error) {
 	if r.Cost > 1 || r.Costs != nil || r.UpTo || r.Settle || r.Hold != 0 {
 		return d, &rules.Error{Problem: "Peek reports the outcome of a request of cost 1: leave out Cost, Costs, UpTo, Settle and Hold"}
 	}
-	if err := p.check(&Request{Cost: 1, Settle: true}); err != nil {
+	v := p.current.Load()
+	if err := v.check(&Request{Cost: 1, Settle: true}); err != nil {
 		return d, err
 	}
-	run := p.named.plan.Load().Begin()
+	run := v.named.plan.Load().Begin()
 	defer run.End()
-	t, err := p.fill(run, r)
+	t, err := v.fill(run, &r)
 	if err == nil {
 		err = run.Look(ctx, &d.of)
 	}
 	if err != nil {
 		return Decision{}, err
 	}
-	for i := range d.of.Outcomes() {
-		if !d.of.Outcomes()[i].Need(1 + d.of.Caller.Reserve(i)) {
-			d.of.Allowed = d.of.Allowed && (d.of.Watches(i) || d.of.Caller.Exempts(i))
-		}
-	}
-	d.decided(run, p, p.named.name, t)
+	d.decided(run, v, v.named.name, t)
 	return d, nil
 }
 

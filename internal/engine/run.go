@@ -95,7 +95,7 @@ func (r *Run) Decide(ctx, calling context.Context, d *Decision) error {
 	return nil
 }
 
-// Look is Decide for a request that takes nothing: each charge costs 0.
+// Look reports what Decide would decide on a request of cost 1, and takes nothing.
 func (r *Run) Look(calling context.Context, d *Decision) error {
 	for i := range r.Charges {
 		r.Charges[i].Cost = 0
@@ -104,6 +104,11 @@ func (r *Run) Look(calling context.Context, d *Decision) error {
 	r.arrange()
 	err := r.attempt()
 	*d = r.result
+	for i := range d.Outcomes() {
+		if !d.Outcomes()[i].Need(1 + d.Caller.Reserve(i)) {
+			d.Allowed = d.Allowed && (d.Watches(i) || d.Caller.Exempts(i))
+		}
+	}
 	return err
 }
 
@@ -276,8 +281,8 @@ func share(policy, rule, key string) int {
 	return int((h ^ h>>33) % 100)
 }
 
-// LookAt asks the store about one rule, with a charge that costs 0. The outcomes of the
-// other rules are zero.
+// LookAt reports what a rule would decide on a request of cost 1, and takes nothing. The
+// outcomes of the other rules are zero.
 func (r *Run) LookAt(ctx context.Context, rule int, d *Decision) error {
 	r.agree()
 	c := r.Charges[rule]
@@ -292,6 +297,7 @@ func (r *Run) LookAt(ctx context.Context, rule int, d *Decision) error {
 	d.Outcomes()[rule] = of.Outcomes()[0]
 	d.plan, d.Caller = r.plan, r.Caller
 	d.keys.keep(r.Charges)
+	d.Outcomes()[rule].Need(1 + d.Caller.Reserve(rule))
 	return nil
 }
 
