@@ -43,6 +43,7 @@ func TestBrokenGrids(t *testing.T) {
 			require.NoError(t, err)
 		}
 		value := []byte(client.Get(t.Context(), valueKey).Val())
+		require.NoError(t, client.Del(t.Context(), lua.TokenKey("limit", valueKey)).Err())
 		require.Equal(t, byte('x'), value[0])
 		require.True(t, lua.IsState('x', int64(len(value))))
 		for range 400 {
