@@ -59,6 +59,9 @@ func (w *windowState) lay(q *Quota) { w.mark, w.end, w.count, w.last = q.WindowM
 // fill implements [grid]: a window of the key's own began with the last unit.
 func (w *windowState) fill(other grid, at int64) {
 	w.count, w.last, w.end = other.(*windowState).count, at, at+w.mark.longest()
+	if w.mark.kind() == alignedWindows {
+		w.end -= at % w.mark.longest()
+	}
 }
 
 // enter implements [grid]. The calendar is not known here: a period that follows a known
@@ -120,7 +123,11 @@ func (w *windowState) Owe(q *Quota, n, at int64, _ uint64) {
 	carries := w.carries
 	w.carries = false
 	if carries && (w.grids == nil || w.grids.forgotten(w, w.now)) && w.owes(q, at, w.now) {
-		w.grids = &grids{list: []gridOf{{}}, limit: q.Limit}
+		came := w.now // a store may have forgotten what was taken before
+		if w.grids == nil && w.live {
+			came = 0
+		}
+		w.grids = &grids{list: []gridOf{{came: came}}, limit: q.Limit}
 	}
 	if carries && w.grids != nil {
 		w.oweCarried(q, n, at)

@@ -244,10 +244,13 @@ func (a *grids) add(v gridOf) {
 // join makes g a grid of its key, if its version comes and is refused. It implements the
 // Refuse of [State].
 func join(g grid, now int64) bool {
-	all := *g.others()
+	held := g.others()
+	all := *held
 	if all != nil && all.own == len(all.list) && all.own < maxGrids && !all.fresh(g, now) {
 		all.add(gridOf{came: now, used: now})
-		all.drop(now)
+		if all.drop(now); len(all.list) == 1 {
+			*held = nil
+		}
 	}
 	return false
 }
@@ -320,8 +323,16 @@ func giveBack(g grid, r *Return, now int64) (given int64) {
 			v.extra = 0
 		}
 	}
-	if *g.others() != nil && all.fresh(g, 0) { // nothing is left
+	if *g.others() == nil || given == 0 {
+		return given
+	}
+	if all.fresh(g, 0) { // nothing is left
 		g.lay(&r.Quota)
+		*g.others() = nil
+	} else if v := &all.list[0]; len(all.list) == 1 && v.extra == 0 && v.of(g).above(0, v.limit) == 0 {
+		if v.grid != nil {
+			g.swap(v.grid)
+		}
 		*g.others() = nil
 	}
 	return given

@@ -102,17 +102,14 @@ func (t *Tallies) fill(q *Quota) {
 	if !ok {
 		return
 	}
-	from, window := t.before, q.Window
-	if from == nil {
-		longest := int64(0)
-		for _, one := range t.list {
-			if _, ok := one.state.(teller); ok && one.quota.Span() > longest {
-				from, window, longest = one.state, one.quota.Window, one.quota.Span()
-			}
-		}
-	}
-	if from == nil || from.Expires() <= t.now { // a store may have forgotten it
+	from, window, longest := t.before, q.Window, int64(0)
+	if from != nil && from.Expires() <= t.now { // a store may have forgotten it
 		return
+	}
+	for _, one := range t.list {
+		if _, ok := one.state.(teller); ok && one.quota.Span() > longest && one.goes() > t.now {
+			from, window, longest = one.state, one.quota.Window, one.quota.Span()
+		}
 	}
 	if source, ok := from.(teller); ok {
 		for _, s := range source.spent(window) {

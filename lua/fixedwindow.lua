@@ -176,7 +176,10 @@ local function window_grids()
 
     -- A window of the key's own began with the last unit.
     function as.fill(g, rule, at)
-      return rule.form .. be56(at + window_of(rule.form)) .. sub(g.value, 15, 20) .. be56(at)
+      local ends = at + window_of(rule.form)
+      if rule.kind == ALIGNED then ends = ends - at % rule.window end
+      if rule.ends then rule.ends = ends end
+      return rule.form .. be56(ends) .. sub(g.value, 15, 20) .. be56(at)
     end
 
     function as.add(s, n, at)
@@ -271,7 +274,7 @@ function fixed_window.owe(s, n, at)
   local kind = s.rule.grids.all()
   local forgotten = not s.mine and (not s.list or #s.list == 1 and s.ends <= s.now)
   if s.carries and s.rule.debt and forgotten and kind.owes(s, at) then
-    s.kind, s.mine = kind, {came = 0}
+    s.kind, s.mine = kind, {came = not s.list and s.used > 0 and 0 or s.now}
     s.list = {s.mine}
   elseif not s.carries then
     s.before = s.used -- only what was above the limit already is carried

@@ -146,8 +146,9 @@ local function filled(t, now)
   local window = u48(quota.head, 15)
   for i = 1, #t.list do
     local one = t.list[i]
-    if one.quota.units and u56(one.quota.head, 2) > longest then
-      from, longest = {algorithm = one.quota.algorithm, value = until_of(one) > now and one.value}, u56(one.quota.head, 2)
+    local used = one.used or u56(one.whole, one.at + 7)
+    if one.quota.units and u56(one.quota.head, 2) > longest and used + one.quota.stays > now then
+      from, longest = {algorithm = one.quota.algorithm, value = one.value}, u56(one.quota.head, 2)
       window = u48(one.quota.head, 15)
     end
   end

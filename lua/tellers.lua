@@ -92,11 +92,15 @@ local function tell(rule, value, now, n, at, owed)
     local kind = rule.grids.all()
     local list = value and grids_of(kind, value, rule)
     if list then
-      local g = list[1]
-      for i = 1, #list do if list[i].mine then g = list[i] end end
-      g.rule.limit = rule.limit
-      rule = g.rule
-      if g.holds > 0 or #list > 1 then s = decode_grids(kind, value, rule, now) end
+      local own = rule
+      if own.ends then own.ends = 0 end
+      for i = 1, #list do if list[i].mine then rule = list[i].rule end end
+      rule.limit = own.limit
+      if #list > 1 or list[1].holds > 0 then
+        s = decode_grids(kind, value, rule, now) -- the version of the tally may have no grid yet
+      elseif not list[1].mine then
+        value = nil
+      end
     end
   end
   s = s or as.decode(value, rule, now)

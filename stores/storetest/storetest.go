@@ -80,6 +80,7 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 		{"Edges", edges()},
 		{"Leases", leases()},
 		{"Returns", returns()},
+		{"Grids", grids()},
 		{"Told", told()},
 		{"Beside", beside()},
 		{"Returning", returning()},
