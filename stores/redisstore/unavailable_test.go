@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,7 +79,7 @@ func TestRepliesThatAreErrors(t *testing.T) {
 	for _, test := range replies {
 		calls := 0
 		proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
-			if c.Name != "evalsha" && c.Name != "eval" {
+			if c.Name != "evalsha" && c.Name != "eval" || slices.ContainsFunc(c.Words, func(w string) bool { return strings.Contains(w, ":token:") }) {
 				return faultproxy.Fault{}
 			}
 			calls++
