@@ -147,9 +147,7 @@ func (s *session) overridesOf(f *finding, of *subject, rules []*live.Rule) []sho
 		keys = append(keys, s.limits.Keys(r, f.Key)...)
 	}
 	return shownOverrides(slices.DeleteFunc(s.overrides.List(), func(o overrides.Override) bool {
-		prefix, pattern := strings.CutSuffix(o.Pattern, "*")
-		has := func(key string) bool { return !pattern && key == o.Key || pattern && strings.HasPrefix(key, prefix) }
-		return !slices.ContainsFunc(keys, has) || of.policy != "" && o.Policy != of.policy || of.rule != "" && o.Rule != of.rule
+		return !slices.ContainsFunc(keys, o.Matches) || of.policy != "" && o.Policy != of.policy || of.rule != "" && o.Rule != of.rule
 	}))
 }
 

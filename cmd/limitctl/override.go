@@ -96,8 +96,12 @@ func (s *session) resolve(cmd *cobra.Command, c *change, o *overrides.Override) 
 	case o.Pattern != "" && found[0].Composite():
 		err = fmt.Errorf("keys of rule %q join several values: write a whole --key in place of a pattern", o.Rule)
 	case o.Pattern != "":
-		o.Pattern, err = s.limits.Key(found[0], o.Pattern)
-	case s.overrides.Limit(o.Policy, o.Rule, o.Key) == 0: // one that is there is meant as it is
+		if o.Pattern, err = s.limits.Key(found[0], o.Pattern); err != nil {
+			err = fmt.Errorf("%w: a pattern needs a rule whose keys are texts, such as users", err)
+		} else if !strings.HasSuffix(o.Pattern, "*") {
+			err = errors.New("keys of more than 128 bytes are hashes, which no pattern matches: write a shorter --pattern, or a --key")
+		}
+	case s.there(*o) == 0: // one that is there is meant as it is
 		o.Key, err = s.limits.Key(found[0], o.Key)
 	}
 	if err != nil {
@@ -106,9 +110,19 @@ func (s *session) resolve(cmd *cobra.Command, c *change, o *overrides.Override) 
 	return nil
 }
 
+// there returns the limit of the override for the same key or pattern, or 0.
+func (s *session) there(as overrides.Override) int64 {
+	for _, o := range s.overrides.List() {
+		if o.Policy == as.Policy && o.Rule == as.Rule && o.Key == as.Key && o.Pattern == as.Pattern {
+			return o.Limit
+		}
+	}
+	return 0
+}
+
 func (s *session) setOverride(cmd *cobra.Command, c *change, o overrides.Override) error {
 	was := ""
-	if now := s.overrides.Limit(o.Policy, o.Rule, o.Key); now > 0 {
+	if now := s.there(o); now > 0 {
 		was = fmt.Sprintf(" in place of the override of %d", now)
 	}
 	length, words := c.lasting()

@@ -48,8 +48,8 @@ func nameOf(e *Override) (name, error) {
 	return n, nil
 }
 
-// document returns the name of the document of an override. Versions without patterns take
-// none with a star for an override.
+// document returns the name of the document of an override. Versions without patterns ignore
+// one with a star.
 func (n *name) document() string {
 	text := strconv.Quote(n.policy) + " " + strconv.Quote(n.rule) + " " + strconv.Quote(n.key)
 	if n.pattern {
@@ -89,13 +89,13 @@ func (k *known) limit(n name) int64 {
 		return e.Limit
 	}
 	lengths := k.prefixes[n.ruleName]
-	if len(lengths) == 0 || strings.Contains(n.key, hashPrefix) { // of a value that a client chose
+	if len(lengths) == 0 {
 		return 0
 	}
-	key := n.key
+	key, most := n.key, reach(n.key)
 	n.pattern = true
 	for _, length := range lengths {
-		if length > len(key) {
+		if length > most {
 			continue
 		}
 		n.key = key[:length]
@@ -104,4 +104,25 @@ func (k *known) limit(n name) int64 {
 		}
 	}
 	return 0
+}
+
+// Matches reports whether e is for a key, as operate.Key returns it.
+func (e *Override) Matches(key string) bool {
+	prefix, pattern := strings.CutSuffix(e.Pattern, "*")
+	if !pattern {
+		return key == e.Key
+	}
+	return len(prefix) <= reach(key) && strings.HasPrefix(key, prefix)
+}
+
+// reach returns how many bytes of a key patterns can match: those before a hash, since a client
+// can find a value whose hash begins as a pattern does.
+func reach(key string) int {
+	if len(key) > maxPrefix {
+		return 0 // requests have its hash
+	}
+	if hash := strings.Index(key, hashPrefix); hash >= 0 {
+		return hash
+	}
+	return len(key)
 }

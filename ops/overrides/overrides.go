@@ -71,7 +71,8 @@ type Override struct {
 	// Pattern, if not empty, stands in place of Key: "free-*" gives the limit to each key that
 	// begins with "free-". The override of a Key comes first, then that of the longest pattern.
 	// A pattern is only as safe as its keys: a client that chooses a key chooses its limit.
-	// Keys of more than 128 bytes are hashes, which no pattern matches.
+	// Keys of more than 128 bytes are hashes, which no pattern matches: a client with such a key
+	// has the limit of the rule, also if that is the larger one.
 	Pattern string
 
 	Limit int64 // units a window, from 1

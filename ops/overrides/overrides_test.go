@@ -176,6 +176,29 @@ func TestPatterns(t *testing.T) {
 	assert.ErrorContains(t, o.Set(t.Context(), Override{Policy: "api", Rule: "per-ip-1m", Pattern: "192.0.2*", Limit: 1}, time.Hour, "bob"), "write a Key for each address")
 }
 
+// TestHashedKeys holds that patterns match what is before a hash, and that a client cannot leave
+// a pattern by a name that looks like one.
+func TestHashedKeys(t *testing.T) {
+	var o Overrides
+	hash := "sha256:" + strings.Repeat("0", 64)
+	for prefix, keys := range map[string]map[string]bool{
+		"free-":        {"free-sha256:": true, "free-x" + hash: true, hash: false, "free-" + strings.Repeat("k", 124): false, "free-" + strings.Repeat("k", 123): true},
+		"s":            {hash: false, "sha256": true, "s" + hash: true, "": false},
+		"0=":           {"0=" + hash: true, "0=bob": true, "1=" + hash: false},
+		"0=s":          {"0=" + hash: false, "0=sam": true},
+		"0=sha256:000": {"0=" + hash: false},
+	} {
+		e := Override{Policy: "api", Rule: "r", Pattern: prefix + "*"}
+		o.apply(map[string]control.Document{fmt.Sprintf(`"api" "r" %q*`, prefix): {Value: []byte(`{"limit":3}`)}})
+		for key, want := range keys {
+			assert.Equal(t, want, o.Limit("api", "r", key) == 3, "%s of %s", key, prefix)
+			assert.Equal(t, want, e.Matches(key), "%s of %s", key, prefix)
+		}
+	}
+	assert.True(t, (&Override{Key: "free-*"}).Matches("free-*"))
+	assert.False(t, (&Override{Key: "free-*"}).Matches("free-a"))
+}
+
 // TestEndedPatterns holds that the next override applies where one has ended.
 func TestEndedPatterns(t *testing.T) {
 	var o Overrides

@@ -192,6 +192,14 @@ func (s *Store) Check(ctx context.Context) error { return core.Check(ctx, s.stor
 // Condition returns that of the wrapped store: see [core.ConditionOf].
 func (s *Store) Condition() core.Condition { return core.ConditionOf(s.store) }
 
+// Account returns what the wrapped store knows that a key owes: see [core.AccountOf].
+func (s *Store) Account(ctx context.Context, c core.Charge) (core.Account, error) {
+	if r := s.rule(&c); r != nil {
+		c.Quota = r.plan(&c.Quota, s.hold).charged
+	}
+	return core.AccountOf(ctx, s.store, c)
+}
+
 // Guarded returns true: a guard belongs inside a Store of this package, so
 // [github.com/routelimit/limit.New] puts none around it.
 func (s *Store) Guarded() bool { return true }

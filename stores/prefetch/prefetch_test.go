@@ -279,6 +279,22 @@ func TestBoundedDebt(t *testing.T) {
 	})
 }
 
+// TestAccount holds that the wrapper shows what the store knows of debts, of all rules.
+func TestAccount(t *testing.T) {
+	store := New(memstore.New(&memstore.Options{Now: func() int64 { return 1_800_000_000_000_000 }}), &Options{Rules: []Rule{{"p", "all"}}})
+	defer store.Close(t.Context())
+	for _, rule := range []string{"all", "other"} {
+		c := core.Charge{Policy: "p", Rule: rule, Quota: core.Quota{Algorithm: core.TokenBucket, Limit: 1000, Window: perMinute.Window, Burst: 1000}}
+		owed := c
+		owed.Cost, owed.Debt, owed.MaxDebt = 1300, true, 500
+		_, err := core.Take(t.Context(), store, []core.Charge{owed})
+		require.NoError(t, err)
+		account, err := core.AccountOf(t.Context(), store, c)
+		require.NoError(t, err)
+		require.InDelta(t, 300, account.Owed, 20, rule) // a prefetched bucket is a little smaller
+	}
+}
+
 // TestClosed holds that a closed store holds nothing and decides exactly.
 func TestClosed(t *testing.T) {
 	in(t, perMinute, func(o *one) {

@@ -25,14 +25,18 @@ func unwrapped(line string) string {
 	return line
 }
 
-// piece cuts a line of a container runtime. It goes on in the next line of the stream if it has
-// no end: in Kubernetes, whose lines have the time, the stream, F or P for parts, and the text,
-// and in the objects of Docker's json-file, whose texts have line breaks.
+// dockerPiece is where Docker splits a line, in bytes. In JSON, invalid UTF-8 is longer.
+const dockerPiece = 16 << 10
+
+// piece cuts a line of a container runtime, which may go on in the next line of the stream. In
+// Kubernetes, it has the time, the stream, F or P for parts, and the text. An object of Docker's
+// json-file goes on if its text is long and has no line break. Fluent Bit writes such objects
+// without any line breaks.
 func piece(line string) (stream, text string, goesOn, ok bool) {
 	if strings.HasPrefix(line, `{"log":"`) { // first, since this is asked of each line of any log
 		stream, text = gjson.Get(line, "stream").Str, gjson.Get(line, "log").Str
 		end := strings.TrimRight(text, "\r\n")
-		return stream, end, len(end) == len(text), isStream(stream)
+		return stream, end, len(end) == len(text) && len(text) >= dockerPiece, isStream(stream)
 	}
 	date, rest, _ := strings.Cut(line, " ")
 	if !startsWithDate(date) {

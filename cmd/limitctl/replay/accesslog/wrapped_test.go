@@ -96,6 +96,16 @@ func TestSplitObjects(t *testing.T) {
 	assert.EqualValues(t, 1, s.Stats().BadLines)
 }
 
+// TestObjectsWithoutBreaks reads the objects of Fluent Bit, which have the form of Docker's and
+// no line breaks.
+func TestObjectsWithoutBreaks(t *testing.T) {
+	object := func(i int, path string) string {
+		return strings.Replace(jsonFile(lineAt(i, path)), `\n","stream"`, `","stream"`, 1) + "\n"
+	}
+	s := NewStream(strings.NewReader(object(0, "/a")+object(1, "/b")+object(2, "/c")), nil)
+	assert.Equal(t, []string{"/a", "/b", "/c"}, pathsOf(s.Next))
+}
+
 // TestSplitLines joins the lines that a container runtime has split, of two streams at once
 // and across batches.
 func TestSplitLines(t *testing.T) {
