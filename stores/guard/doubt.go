@@ -25,6 +25,7 @@ type doubts struct {
 	last    moment       // when this process last decided without the store
 	seed    maphash.Seed // of the hashes of keys
 	keys    [4096]moment // when it last decided so on the keys with a hash
+	settled [4096]moment // when holds on them were last settled: the memory counts what was given back
 }
 
 // slack covers the time between two readings of clocks in this process.
@@ -163,7 +164,8 @@ func (c *call) compare(copies []core.Charge, own, d *core.Decision) {
 			continue // the memory and the store count other things
 		}
 		stored := q.Capacity() - d.Outcomes()[i].Remaining
-		if copies[i].Quota.Capacity()-own.Outcomes()[i].Remaining > 2*stored {
+		counts := copies[i].Quota.Capacity() - own.Outcomes()[i].Remaining
+		if counts > 2*stored && c.now-c.guard.doubts.settled[c.guard.doubts.place(&c.charges[i])].time() >= q.Span()+slack {
 			c.suspect(c.charges[i:i+1], stored, d.TimeOf(i))
 		}
 	}
@@ -204,14 +206,17 @@ func (s *Store) learn(err error, now int64) {
 }
 
 // key returns the time for the key of c. Keys with the same hash share it, which is safe.
-func (d *doubts) key(c *core.Charge) *moment {
+func (d *doubts) key(c *core.Charge) *moment { return &d.keys[d.place(c)] }
+
+// place returns the place of the key of c among those with a hash.
+func (d *doubts) place(c *core.Charge) int {
 	var h maphash.Hash
 	h.SetSeed(d.seed)
 	for _, s := range [...]string{c.Policy, c.Rule, c.Variant, c.Key} {
 		h.WriteString(s)
 		h.WriteByte(0)
 	}
-	return &d.keys[h.Sum64()%uint64(len(d.keys))]
+	return int(h.Sum64() % uint64(len(d.keys)))
 }
 
 // A moment is a time in µs. The zero moment is never.

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/redisstore"
 	"github.com/routelimit/limit/stores/storetest"
 )
@@ -174,5 +176,26 @@ func TestTokenDeleted(t *testing.T) {
 			})
 			assert.InDelta(t, 60, remaining(t, store, c), 1, "%v, %d instances", q.Algorithm, instances) // a bucket refills
 		}
+	}
+}
+
+// TestSettledHoldsAreNoLoss settles holds at a part of what they took. The store then counts less
+// than the memory, and has lost nothing: no call waits for a check, and no key is marked.
+func TestSettledHoldsAreNoLoss(t *testing.T) {
+	for _, instances := range []int{1, 3} {
+		client := redistest.Client(t)
+		g := New(redisstore.New(client, nil), &Options{Instances: instances, Log: nowhere})
+		c := core.Charge{Policy: "p", Rule: "r", Key: "k", Quota: core.Quota{Limit: 10_000, Window: 3600_000_000}, Cost: 100}
+		for i := range 5 {
+			h, ask := core.Hold{ID: core.HoldIDOf(fmt.Sprint(i)), Life: core.MaxHold}, core.Ask{Charges: []core.Charge{c}}
+			require.NoError(t, g.Hold(t.Context(), &ask, &h))
+			require.True(t, ask.Decision.Allowed)
+			_, err := g.Settle(t.Context(), []core.Settlement{{Return: ask.Decision.Return(0, c), Hold: h.ID}})
+			require.NoError(t, err)
+		}
+		c.Cost = 0
+		require.Equal(t, c.Quota.Limit, remaining(t, g.store.Store, c))
+		assert.Equal(t, int64(never), g.doubts.asked.time(), "%d instances", instances)
+		assert.Zero(t, client.Exists(t.Context(), lua.MarkKey("limit", &c)).Val(), "%d instances", instances)
 	}
 }

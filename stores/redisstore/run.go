@@ -124,8 +124,7 @@ func guarded(f func() error) (err error) {
 // deadline took nothing: it is sent again, since the server's clock may have been set.
 func (s *Store) eval(ctx context.Context, c *invocation) ([]int64, error) {
 	var a attempt
-	answered := false
-	defer func() { a.leave(answered) }() // also if a hook of the client panics
+	defer a.leave() // also if a hook of the client panics
 	err := s.begin(ctx, &a, c.keys[0])
 	if err != nil || !a.identified { // a server that has just answered may be slow, but does not fail
 		c.failing.Store(a.server)
@@ -152,10 +151,12 @@ func (s *Store) eval(ctx context.Context, c *invocation) ([]int64, error) {
 		reply, err = s.send(ctx, &a, c)
 	}
 	if err != nil {
-		_, _, answered = replyOf(err)
+		if _, _, refused := replyOf(err); refused {
+			a.replied(ticks())
+		}
 		return reply, err
 	}
-	answered = true
+	a.replied(ticks())
 	return reply, s.end(ctx, &a)
 }
 

@@ -282,3 +282,22 @@ func moveSlot(t *testing.T, nodes redistest.Nodes, key string, to *redistest.Ser
 }
 
 func portOf(s *redistest.Server) string { return s.Addr[len("127.0.0.1:"):] }
+
+// TestWaitForCheckIsNoLatency has a call answered at once, and wait for a check that is not. The
+// server is then as fast as the call, and has last replied when it did.
+func TestWaitForCheckIsNoLatency(t *testing.T) {
+	proxy := faultproxy.Start(t, redistest.Real(t).Options().Addr)
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true}))
+	p := process{t, New(client, &Options{Timeout: 2 * time.Second}), "p", []core.Charge{charge("r", "k", 100, time.Hour)}}
+	require.NoError(t, p.take())
+	require.NoError(t, p.take())
+	p.server().latency.Store(0)
+	proxy.Break(faultproxy.On(faultproxy.Fault{Kind: faultproxy.Swallow}, "eval"))
+	p.pass(time.Minute)
+	began := time.Now()
+	require.NoError(t, p.take())
+	waited := time.Since(began)
+	require.Greater(t, waited, 500*time.Millisecond, "it has waited for the check")
+	assert.Less(t, time.Duration(p.server().latency.Load()), waited/16)
+	assert.Less(t, p.server().answered.Load(), ticks()-int64(waited/2))
+}

@@ -96,17 +96,18 @@ func (s *server) patience(left time.Duration) time.Duration {
 	return left / 2
 }
 
-// leave ends a turn. With answered, the server has replied.
-func (a *attempt) leave(answered bool) {
-	if answered {
-		now := ticks()
-		a.answered.Store(now)
-		if a.exhausted.Load() != 0 {
-			a.exhausted.Store(0)
-		}
-		latency := a.latency.Load()
-		a.latency.Store(latency + (now-a.began-latency)/8)
+// replied notes when the server has replied to a call, which may still wait for a check.
+func (a *attempt) replied(now int64) {
+	a.answered.Store(now)
+	if a.exhausted.Load() != 0 {
+		a.exhausted.Store(0)
 	}
+	latency := a.latency.Load()
+	a.latency.Store(latency + (now-a.began-latency)/8)
+}
+
+// leave ends a turn.
+func (a *attempt) leave() {
 	if a.entered {
 		<-a.turns
 	}

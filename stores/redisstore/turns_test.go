@@ -132,7 +132,8 @@ func TestPatience(t *testing.T) {
 		require.NoError(t, a.enter(ctx), "one tries again")
 		b := attempt{server: a.server}
 		require.Equal(t, errExhausted, b.enter(ctx))
-		a.leave(true)
+		a.replied(ticks())
+		a.leave()
 		require.NoError(t, b.enter(ctx))
 	})
 	var s server
