@@ -12,7 +12,8 @@ import (
 type lifeOfGrids struct {
 	*testing.T
 	Harness
-	now int64
+	now  int64
+	last core.Decision
 }
 
 // at moves the clock to so many µs after the beginning of a day.
@@ -27,18 +28,21 @@ func (l *lifeOfGrids) at(after int64) {
 
 func (l *lifeOfGrids) take(q core.Quota, cost int64) core.Decision {
 	l.Helper()
-	return take(l.T, l.Harness, "policy", core.Charge{Rule: "r", Key: "k", Quota: q, Cost: cost})
+	l.last = take(l.T, l.Harness, "policy", core.Charge{Rule: "r", Key: "k", Quota: q, Cost: cost})
+	return l.last
 }
 
 func (l *lifeOfGrids) owe(q core.Quota, cost, age, most int64) core.Outcome {
 	l.Helper()
-	return first(take(l.T, l.Harness, "policy", core.Charge{Rule: "r", Key: "k", Quota: q, Cost: cost, Debt: true, Age: age, MaxDebt: most}))
+	l.last = take(l.T, l.Harness, "policy", core.Charge{Rule: "r", Key: "k", Quota: q, Cost: cost, Debt: true, Age: age, MaxDebt: most})
+	return first(l.last)
 }
 
-// giveBack gives units back by a quota, as of a time after the beginning of the day.
+// giveBack gives units of the last charge back by a quota, as of a time after the beginning of
+// the day.
 func (l *lifeOfGrids) giveBack(q core.Quota, cost, at int64) int64 {
 	l.Helper()
-	r := core.Return{Charge: core.Charge{Rule: "r", Key: "k", Quota: q, Cost: cost}, At: starts[0] - starts[0]%day + at}
+	r := core.Return{Charge: core.Charge{Rule: "r", Key: "k", Quota: q, Cost: cost}, At: starts[0] - starts[0]%day + at, Mode: l.last.Mode, Tag: l.last.Tag}
 	units, err := Return(l.Context(), l.Store, "policy", []core.Return{r})
 	if err != nil {
 		l.Fatal(err)
