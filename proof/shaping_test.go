@@ -98,6 +98,11 @@ func TestShaping(t *testing.T) {
 		t.Run(fmt.Sprintf("leaving=%v", leaving), func(t *testing.T) {
 			client := redistest.Client(t)
 			servers := []string{startShapingServer(t, client), startShapingServer(t, client)}
+			for _, server := range servers { // connects to Redis, or the first requests may come later than a step
+				answer, err := http.Get("http://" + server + "/shaped")
+				require.NoError(t, err)
+				_ = answer.Body.Close()
+			}
 			var mu sync.Mutex
 			var turns, ran []int64
 			var wait sync.WaitGroup
