@@ -151,12 +151,14 @@ else
 	banner "$oldest could not be fetched: nothing is tested with it"
 fi
 # shellcheck disable=SC2086
-go test -vet=off $packages ./core ./stores/memstore
+go test -vet=off $packages ./core ./stores/memstore &
+alone=$! # on one core
 # shellcheck disable=SC2086
 go test -vet=off -p=4 $packages -run "Schedules|Batches|Twins|Memory|Allocations|$(shortened)" ./stores/redisstore . \
 	$(go list ./stores/... | grep -Ev '/(memstore|redisstore)$') ./benchmarks/... ./cmd/limitctl/replay/... ./ops/feed ./ops/livepage ./ops/policyfile ./ops/topkeys
 # shellcheck disable=SC2086
 go test -vet=off $packages -run Linearizable ./proof
+wait "$alone"
 if has_redis; then
 	run_on_miniredis
 fi
