@@ -91,6 +91,20 @@ shortened() {
 
 has_redis() { [ -z "${LIMIT_HIDE_REDIS:-}" ] && has redis-server; }
 
+# beside runs a command beside what follows, unless packages share one server. The end
+# of this script waits for all of them.
+others=
+beside() {
+	if has_redis; then
+		"$@" &
+		others="$others $!"
+		trap wait EXIT
+		trap 'kill $others; exit 130' INT TERM
+	else
+		"$@"
+	fi
+}
+
 redis="a real redis-server"
 packages=-timeout=20m
 if ! has_redis && [ -z "${LIMIT_HIDE_REDIS:-}" ]; then
@@ -124,6 +138,9 @@ done
 
 # shellcheck disable=SC2086 # this is a flag, or none
 scripts/lint.sh $race
+# The proofs mostly wait, for longer than anything else. lint.sh has run vet.
+# shellcheck disable=SC2086 # these are flags, or none
+beside go test -vet=off $race $packages ./proof/...
 if [ -e .git ]; then
 	scripts/clean_test.sh
 	# shellcheck disable=SC2086
@@ -131,9 +148,9 @@ if [ -e .git ]; then
 else
 	banner 'This is not a git checkout: no release of it was made and installed'
 fi
-# All at once, the longest first, and more than one for each processor: most of their
-# time is waits. lint.sh has run vet.
-patterns="$PWD/proof/... $PWD/stores/redisstore $(go list -m -f '{{.Dir}}/...')"
+# All at once, the longest first, and more than one for each processor: much of their
+# time is waits.
+patterns="$PWD/stores/redisstore $(go list -m -f '{{.Dir}}/...' | grep -v '/proof/\.\.\.$')"
 # shellcheck disable=SC2086 # these are flags, or none, and patterns
 go test -vet=off -p=4 $race $packages $patterns
 (cd tools && GOWORK=off go test -vet=off $race -timeout=20m ./...) # outside of go.work: the files of ops/deploy, with the parser of Prometheus
@@ -150,17 +167,18 @@ elif [ -n "${LIMIT_REQUIRE_TOOLS:-}" ]; then
 else
 	banner "$oldest could not be fetched: nothing is tested with it"
 fi
+patterns="./stores/redisstore . $(go list ./stores/... | grep -Ev '/(memstore|redisstore)$') ./benchmarks/... ./cmd/limitctl/replay/... ./ops/feed ./ops/livepage ./ops/policyfile ./ops/topkeys"
 # shellcheck disable=SC2086
-go test -vet=off $packages ./core ./stores/memstore &
-alone=$! # on one core
+go list -export -deps -test $patterns ./proof >/dev/null # compiles it once for all of them
 # shellcheck disable=SC2086
-go test -vet=off -p=4 $packages -run "Schedules|Batches|Twins|Memory|Allocations|$(shortened)" ./stores/redisstore . \
-	$(go list ./stores/... | grep -Ev '/(memstore|redisstore)$') ./benchmarks/... ./cmd/limitctl/replay/... ./ops/feed ./ops/livepage ./ops/policyfile ./ops/topkeys
+beside go test -vet=off $packages ./core ./stores/memstore
+! has_redis || beside run_on_miniredis
+# shellcheck disable=SC2086
+go test -vet=off -p=4 $packages -run "Schedules|Batches|Twins|Memory|Allocations|$(shortened)" $patterns
 # shellcheck disable=SC2086
 go test -vet=off $packages -run Linearizable ./proof
-wait "$alone"
-if has_redis; then
-	run_on_miniredis
-fi
+for other in $others; do
+	wait "$other"
+done
 
 banner 'Everything passed.' "The Redis suites ran on $redis" "The live page ran in $browser"
