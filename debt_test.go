@@ -192,9 +192,9 @@ func TestDebtIsDeclared(t *testing.T) {
 // and a debt of a tenth of the limit, a window holds little more than the limit, and the mean is
 // the limit. Without the debt, what was reserved too low is free.
 func TestDebtBalances(t *testing.T) {
-	length := 20 * time.Second
+	length, slack := 20*time.Second, 0.0
 	if race.Enabled {
-		length = 10 * time.Second
+		length, slack = 10*time.Second, 0.05
 	}
 	const most, window = 200_000, 2 * time.Second
 	for _, row := range []struct {
@@ -252,8 +252,8 @@ func TestDebtBalances(t *testing.T) {
 			t.Logf("debt %d: worst window %.2f, mean %.3f of the limit, %d forgiven", row.debt, worst, mean, operate.ReadStats(limiter).Forgiven)
 			assert.Less(t, row.worstAbove, worst)
 			assert.Less(t, worst, row.worst)
-			assert.Greater(t, mean, row.mean)
-			assert.Less(t, mean, row.under)
+			assert.Greater(t, mean, row.mean-slack)
+			assert.Less(t, mean, row.under+slack)
 		})
 	}
 }
