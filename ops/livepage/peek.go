@@ -92,7 +92,7 @@ func (p *page) accountWords(ctx context.Context, a *action, plan string) (words 
 		return " What the key owes and holds is not known, since the store failed."
 	}
 	if of.Owed > 0 {
-		words += fmt.Sprintf(" The key owes %d units, and is refused until it has paid.", of.Owed)
+		words += fmt.Sprintf(" The key owes %d units, and has none left until it has paid.", of.Owed)
 	}
 	if of.Holds > 0 {
 		words += fmt.Sprintf(" Holds: %d, of %d units. The next ends in %s unless it is extended.", of.Holds, of.Held, inWords(core.Duration(of.Next)))

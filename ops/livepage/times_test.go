@@ -180,7 +180,7 @@ func TestPeekOfDebtsAndHolds(t *testing.T) {
 			return askJSON(p, "GET", "/peek?policy=api&rule=tokens&key="+user, "").Body.String()
 		}
 		require.NoError(t, of("ann", "1", 20).Settle(t.Context(), 90))
-		assert.Contains(t, look("ann"), "The next request is refused. There is room again in 31s. The key owes 30 units, and is refused until it has paid.")
+		assert.Contains(t, look("ann"), "The next request is refused. There is room again in 31s. The key owes 30 units, and has none left until it has paid.")
 		of("bob", "1", 20)
 		held := of("bob", "2", 5)
 		assert.Contains(t, look("bob"), "Holds: 2, of 25 units. The next ends in 1m unless it is extended.")

@@ -2,6 +2,7 @@ package overrides
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,6 +38,9 @@ func nameOf(e *Override) (name, error) {
 		case len(prefix) > maxPrefix || strings.HasPrefix(prefix, hashPrefix):
 			return n, fmt.Errorf("overrides: pattern %q: keys of more than %d bytes are hashes, which no pattern matches: "+
 				"write the Key that operate.Key returns, or a shorter pattern", e.Pattern, maxPrefix)
+		case cut.MatchString(prefix):
+			return n, fmt.Errorf("overrides: pattern %q: it ends within a number of an address, and so matches other networks: "+
+				"end it behind the separator, such as 192.0.2.*, or write a Key for each address", e.Pattern)
 		}
 	}
 	if e.Policy == "" || e.Rule == "" {
@@ -47,6 +51,9 @@ func nameOf(e *Override) (name, error) {
 	}
 	return n, nil
 }
+
+// cut matches what an address begins with, up to within a number.
+var cut = regexp.MustCompile(`^([0-9]{1,3}(\.[0-9]{1,3}){1,3}|[0-9a-f]{4}(:[0-9a-f]{0,4})*:[0-9a-f]{1,4})$`)
 
 // document returns the name of the document of an override. Versions without patterns ignore
 // one with a star.

@@ -173,7 +173,15 @@ func TestPatterns(t *testing.T) {
 		assert.ErrorContains(t, o.Set(t.Context(), Override{Policy: "api", Rule: "r", Pattern: pattern, Limit: 1}, time.Hour, "bob"), want, pattern)
 	}
 	assert.ErrorContains(t, o.Set(t.Context(), Override{Policy: "api", Rule: "r", Key: "k", Pattern: "k*", Limit: 1}, time.Hour, "bob"), `key "k" and pattern "k*": write one of them`)
-	assert.ErrorContains(t, o.Set(t.Context(), Override{Policy: "api", Rule: "per-ip-1m", Pattern: "192.0.2*", Limit: 1}, time.Hour, "bob"), "write a Key for each address")
+	for _, rule := range []string{"per-ip-1m", "clients"} {
+		for _, pattern := range []string{"192.0.2*", "192.0.2.1*", "10.1*", "2001:db8*", "2001:db8::1*"} {
+			assert.ErrorContains(t, o.Set(t.Context(), Override{Policy: "api", Rule: rule, Pattern: pattern, Limit: 1}, time.Hour, "bob"), "write a Key for each address")
+		}
+	}
+	for _, pattern := range []string{"192.0.2.*", "2001:db8:*", "acc:12*", "42*", "v1.2*"} {
+		_, err := nameOf(&Override{Policy: "api", Rule: "clients", Pattern: pattern})
+		assert.NoError(t, err, pattern)
+	}
 }
 
 // TestHashedKeys holds that patterns match what is before a hash, and that a client cannot leave
