@@ -85,6 +85,9 @@ type RuleDecision struct {
 // decided fills in d, which the engine has made of a run.
 func (d *Decision) decided(run *engine.Run, p *version, policy string, t *terms.Terms) {
 	d.Waited, d.Latency = run.Waited, run.Latency
+	if run.Ended > 0 {
+		p.limiter.notices.ended.Say(&p.limiter.lines, notice.HoldsEnded, "policy", policy, "holds", run.Ended)
+	}
 	d.describe(p, policy, t)
 }
 

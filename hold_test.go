@@ -3,6 +3,8 @@ package limit_test
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -203,4 +205,45 @@ func TestBadHolds(t *testing.T) {
 	_, err = slots.Take(t.Context(), held("x", 1))
 	require.ErrorContains(t, err, "no rule of the policy can be held")
 	assert.False(t, errors.Is(err, limit.ErrUndecided))
+}
+
+// TestHoldOverHTTP has the handler of one process die within a request, whose units come back,
+// and that of another one settle what it used. What it holds is not given back by a set inside:
+// the handler settles it.
+func TestHoldOverHTTP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(nil)
+		dying := &dies{Store: store}
+		serve := func(p *limit.Policy, r limit.Request, next http.HandlerFunc) int {
+			w := httptest.NewRecorder()
+			require.NoError(t, p.Serve(w, httptest.NewRequest(http.MethodPost, "/", nil), r, next))
+			return w.Code
+		}
+		limiter := limit.New(store, nil)
+		p, err := limiter.Policy(budget)
+		require.NoError(t, err)
+		assert.Equal(t, 200, serve(budgetOn(t, dying), held("", 60), func(http.ResponseWriter, *http.Request) {}))
+		dying.dead.Store(true)
+		assert.Equal(t, 429, serve(p, held("", 60), nil))
+		time.Sleep(time.Minute)
+		inner := limiter.Limit(limit.Named("inner", limit.Global(time.Hour, 1)))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		for _, want := range []int{200, 429} {
+			var d limit.Decision
+			assert.Equal(t, want, serve(p, held("", 60), func(w http.ResponseWriter, r *http.Request) {
+				d = limit.DecisionFrom(r.Context())
+				inner.ServeHTTP(w, r)
+				assert.EqualValues(t, 40, leftOf(t, p))
+				time.Sleep(5 * time.Minute) // it is extended
+				assert.EqualValues(t, 40, leftOf(t, p))
+				require.NoError(t, d.Settle(t.Context(), 0))
+			}))
+			assert.EqualValues(t, 100, leftOf(t, p))
+		}
+		err = p.Serve(nil, httptest.NewRequest(http.MethodPost, "/", nil), held("job", 60), nil)
+		require.ErrorContains(t, err, "for ID call limit.Policy.Take")
+		bad := held("", 1)
+		bad.Hold = time.Microsecond
+		require.ErrorContains(t, p.Serve(nil, httptest.NewRequest(http.MethodPost, "/", nil), bad, nil), "write 1s to 24h")
+		time.Sleep(time.Minute)
+	})
 }

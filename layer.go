@@ -109,16 +109,22 @@ func (l *layer) decide(served bool) error {
 		d.Policy, d.Allowed, d.Mode, d.At = l.route.name, true, core.ModeExempt, time.Now()
 		return nil
 	}
+	if l.holds() {
+		run.Hold("", l.given.Hold.Microseconds())
+	}
 	ctx := l.request.Context()
 	if err := run.Serve(ctx, p.limiter.detached(ctx), l.patience(served), &d.of); err != nil {
 		return err
 	}
-	if l.given != nil && l.given.Settle {
+	if l.holds() || l.given != nil && l.given.Settle {
 		run.Keep(&d.of)
 	}
 	d.decided(run, p, l.route.name, d.terms)
 	return nil
 }
+
+// holds reports whether the handler has what the set takes held, until it settles it.
+func (l *layer) holds() bool { return l.given != nil && l.given.Hold > 0 }
 
 // patience returns how long the request may wait, or nil for not at all.
 func (l *layer) patience(served bool) *engine.Patience {
@@ -126,11 +132,7 @@ func (l *layer) patience(served bool) *engine.Patience {
 		return nil
 	}
 	now := time.Now()
-	arrived := now
-	if l.arrived != nil {
-		arrived = *l.arrived
-	}
-	return &engine.Patience{Began: now, Bound: response.Deadline(l.request.Context(), arrived)}
+	return &engine.Patience{Began: now, Bound: response.Deadline(l.request.Context(), *cmp.Or(l.arrived, &now))}
 }
 
 // detached returns the context to call the store with for a caller that may go away.

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -60,10 +61,8 @@ func (p *version) check(r *Request) error {
 	if _, err := validCost(r.Cost); err != nil {
 		return &rules.Error{Problem: err.Error()}
 	}
-	if r.Hold != 0 || r.ID != "" {
-		if err := p.checkHold(r); err != nil {
-			return err
-		}
+	if err := p.checkHold(r); err != nil {
+		return err
 	}
 	switch {
 	case !r.UpTo && len(r.Costs) == 0:
@@ -82,6 +81,8 @@ func (p *version) check(r *Request) error {
 func (p *version) checkHold(r *Request) error {
 	problem := ""
 	switch micros := r.Hold.Microseconds(); {
+	case r.Hold == 0 && r.ID == "":
+		return nil
 	case r.Hold == 0:
 		problem = "ID names a request with Hold: write how long it is held, such as time.Minute"
 	case micros < core.MinHold || micros > core.MaxHold:
@@ -92,7 +93,7 @@ func (p *version) checkHold(r *Request) error {
 		problem = "UpTo asks for less after a refusal, which is not held: leave out Hold, or UpTo"
 	case p.limiter.engine.Holder == nil:
 		problem = "the store holds nothing: leave out Hold, or use Redis without Spread and package prefetch"
-	case !p.named.plan.Load().Holds():
+	case !slices.ContainsFunc(p.rules, func(r engine.Rule) bool { return r.Charge.Quota.Holds() }):
 		problem = "no rule of the policy can be held: leave out Hold"
 	default:
 		return nil
@@ -105,8 +106,8 @@ func (p *version) checkGiven(r *Request) error {
 	if r == nil {
 		return nil
 	}
-	if r.UpTo || r.Plan != "" || r.Class != "" || r.Hold != 0 || r.ID != "" {
-		return &rules.Error{Problem: "of an HTTP request, a handler gives Keys, Cost, Costs and Settle: leave out UpTo, Plan and Class, and for Hold and ID call limit.Policy.Take"}
+	if r.UpTo || r.Plan != "" || r.Class != "" || r.ID != "" {
+		return &rules.Error{Problem: "of an HTTP request, a handler gives Keys, Cost, Costs, Settle and Hold: leave out UpTo, Plan and Class, and for ID call limit.Policy.Take"}
 	}
 	if len(r.Keys) > 0 {
 		if err := p.set.Unknown(r.Keys); err != nil {
@@ -116,7 +117,7 @@ func (p *version) checkGiven(r *Request) error {
 	if _, err := validCost(r.Cost); err != nil {
 		return &rules.Error{Problem: err.Error()}
 	}
-	return p.validCosts(r.Costs)
+	return cmp.Or(p.checkHold(r), p.validCosts(r.Costs))
 }
 
 // functions returns an error if a rule asks HTTP requests for their cost, and the request

@@ -9,7 +9,6 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
-	"github.com/routelimit/limit/internal/notice"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -41,9 +40,6 @@ func (p *version) take(ctx context.Context, d *Decision, r *Request) error {
 		if err = run.Decide(ctx, ctx, &d.of); d.of.Allowed && len(r.Costs) == 0 {
 			d.Taken = min(cmp.Or(r.Cost, 1), core.MaxCost)
 		}
-	}
-	if run.Ended > 0 {
-		p.limiter.notices.ended.Say(&p.limiter.lines, notice.HoldsEnded, "policy", p.named.name, "holds", run.Ended)
 	}
 	if errors.Is(err, ErrSettled) {
 		return err

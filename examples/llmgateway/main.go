@@ -93,7 +93,8 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request, a *api, policy *
 		a.fail(w, http.StatusBadRequest, problem.Error())
 	default:
 		hash := sha256.Sum256([]byte(key)) // the store needs no secrets
-		given := limit.Request{Keys: map[string]string{"user": hex.EncodeToString(hash[:16])}, Costs: q.costs(q.most), Settle: true}
+		given := limit.Request{Keys: map[string]string{"user": hex.EncodeToString(hash[:16])}, Costs: q.costs(q.most),
+			Hold: time.Minute} // after which the rules get back what a gateway that dies has reserved
 		next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.forward(w, r, a, q) })
 		if err := policy.Serve(w, r, given, next); err != nil {
 			panic(err) // costs and rules have different names

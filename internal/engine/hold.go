@@ -29,11 +29,6 @@ func (r *Run) Hold(name string, life int64) {
 	r.held = &core.Hold{ID: core.HoldIDOf(fmt.Sprintf("%q %q", name, slices.Compact(keys))), Life: life}
 }
 
-// Holds reports whether something of a request on the plan can be held.
-func (p *Plan) Holds() bool {
-	return slices.ContainsFunc(p.rules, func(r Rule) bool { return r.Charge.Quota.Holds() })
-}
-
 // hold has the store decide the first ask, and hold what it takes. What other holds left on its
 // keys is given back; where that helps a refused request, it is decided once more.
 func (r *Run) hold(asks []core.Ask) error {
