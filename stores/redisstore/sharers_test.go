@@ -15,8 +15,8 @@ func TestSharers(t *testing.T) {
 	t.Run("server", func(t *testing.T) {
 		server := redistest.Launch(t, user("zadd", "hset", "sadd", "keys", "scan", "info")...)
 		client := asUser(t, server.Addr)
-		first, second := New(client, nil), New(client, &Options{Spread: 3})
-		other, same := New(client, &Options{Prefix: "other"}), New(client, nil) // of the process of the first
+		first, second := New(client, &patient), New(client, &Options{Spread: 3, Timeout: patient.Timeout})
+		other, same := New(client, &Options{Prefix: "other", Timeout: patient.Timeout}), New(client, &patient) // of the process of the first
 		second.id = "second"
 		for i, of := range []struct {
 			*Store
