@@ -82,7 +82,9 @@ type Settlement struct {
 	Return
 	Hold HoldID
 	Used int64 // what it really cost; beyond what it took, MaxDebt bounds how far the key goes into debt
-	Ends bool  // only if the hold has ended, it then costs what it was to keep
+
+	Ends   bool // only if the hold has ended, it then costs what it was to keep
+	Forget bool // forget the hold at once whatever it cost, since no request has its ID again
 }
 
 // A Settled is what came of a [Settlement]. With HoldLives and HoldEnded, the hold is settled, or

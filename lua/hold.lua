@@ -101,7 +101,8 @@ for c = 1, #flags do
     if units > 0 then
       local hold = format('L %.0f %.0f %.0f %.0f %.0f %.0f', stop, units, now, reply[3*c], reply[3*c + 2], flag == '2' and units or 0)
       write_hold(hash, ends, id, hold, stop, soonests[c])
-      keep_holds(hash, ends, lives[c], stop + 1000*(memory + grace), now)
+      -- for as long as the units may count, since nobody may come before
+      keep_holds(hash, ends, lives[c], math.max(stop + 1000*memory, now + reply[3*c + 2]) + 1000*grace, now)
     end
   end
 end

@@ -158,8 +158,11 @@ func NewSettlements(prefix, now string, grace int, list []core.Settlement, owes,
 		l.keys = append(l.keys, Key(prefix, &s.Charge))
 		l.Keys = append(l.Keys, hash, ends)
 		how := 0
-		if s.Ends {
+		switch {
+		case s.Ends:
 			how = 1
+		case s.Forget:
+			how = 2
 		}
 		l.Args = append(l.Args, hexOf(s.Hold), how, s.Used)
 	}

@@ -10,7 +10,7 @@
 --           without its number, or 0
 -- ARGV[…]   the arguments of the first script, with a rule for each settlement; those of the
 --           second, with a debt for each; then three for each settlement: its id; 1 to end the
---           hold, if it has not been extended, or 0; what it really cost
+--           hold, if it has not been extended, 2 to forget it, or 0; what it really cost
 -- reply     of each settlement four: 0 there is no such hold, 1 it lived, 2 it had ended, 3 it
 --           was settled or extended, and nothing has changed, 4 the second script is needed, which
 --           has no arguments, and nothing has changed for any settlement; the units that came back; those
@@ -61,7 +61,7 @@ for s = 1, K do
   if found == 1 or found == 2 then
     if ends then cost = match(hold, '(%d+)$') + 0 end
     if units - cost > 0 then less = units - cost else debt = cost - units end
-    after[s] = {cost, ends and sub(hold, rest), got[2], stop + 0, got[3]}
+    after[s] = {ARGV[at - 1] == '2' and 0 or cost, ends and sub(hold, rest), got[2], stop + 0, got[3]}
   end
   if less > 0 and not known then
     local took, left, reset = match(hold, '^ (%d+) (%d+) (%d+)', rest)
@@ -101,8 +101,8 @@ for s, hold in pairs(after) do
   local hash, ends, id = KEYS[first + 2*s - 1], KEYS[first + 2*s], ARGV[6 + returns + owing + 3*s - 2]
   local line = format(hold[2] and 'E %.0f %.0f%s' or 'S %.0f %.0f', stop, hold[1], hold[2])
   if hold[1] == 0 and not hold[2] then -- it is forgotten
-    call('HDEL', hash, id)
     call('ZREM', ends, id)
+    if call('EXISTS', ends) == 1 then call('HDEL', hash, id) else call('DEL', hash) end -- t would be wrong
   elseif hold[4] > stop then -- it would have lived for longer than it is remembered now
     write_hold(hash, ends, id, line, stop, hold[5])
   else

@@ -16,7 +16,7 @@ import (
 // and the charges their keys: one name with other keys is another hold, though rules of both
 // may share a key.
 func (r *Run) Hold(name string, life int64) {
-	if name == "" {
+	if r.unnamed = name == ""; r.unnamed {
 		name = rand.Text()
 	}
 	keys := make([]string, 0, len(r.Charges))
@@ -94,7 +94,7 @@ func (r *Run) extend(t *taken) {
 	if h.Found != core.HoldUnknown && h.Found != core.HoldLives || r.asks[0].Decision.Mode != core.ModeExact {
 		return // it is a reservation without a hold
 	}
-	l := &lease{engine: t.engine, renewals: &r.plan.renewals, window: core.Duration(h.Life), hold: &h.ID,
+	l := &lease{engine: t.engine, renewals: &r.plan.renewals, window: core.Duration(h.Life), hold: &h.ID, unnamed: r.unnamed,
 		renewed: time.Now(), lost: make(chan struct{})}
 	for i := range t.units {
 		u := &t.units[i]

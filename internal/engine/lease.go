@@ -18,6 +18,7 @@ type lease struct {
 	renewals *renewals
 	window   time.Duration // the shortest Window, or the life of the hold
 	hold     *core.HoldID  // or nil
+	unnamed  bool          // whether no other request can have that hold
 	lost     chan struct{} // closed with the first loss
 
 	charges  []core.Charge  // not lost; not changed in place

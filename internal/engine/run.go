@@ -33,6 +33,7 @@ type Run struct {
 	given   []core.Charge // what was given back, as debts
 
 	held    *core.Hold // how what it takes is held, or nil
+	unnamed bool       // whether no other request can have that hold
 	result  Decision
 	calling context.Context // of the calls of the store
 	began   time.Time       // the last call that takes leases

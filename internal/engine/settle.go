@@ -205,7 +205,7 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 			extra := charged - u.Cost
 			back := min(max(0, charged-n), extra)
 			u.less(back, &less) // what it took later is not held
-			held.add(u.rule, core.Settlement{Return: u.Return, Hold: *t.lease.hold, Used: min(max(0, n-extra+back), core.MaxCost)})
+			held.add(u.rule, core.Settlement{Return: u.Return, Hold: *t.lease.hold, Used: min(max(0, n-extra+back), core.MaxCost), Forget: t.lease.unnamed})
 		case n < charged:
 			u.less(charged-n, &less)
 		case n > charged && u.MaxDebt == 0:

@@ -255,7 +255,7 @@ func (s *Store) settle(k *target, of *core.Settlement, now int64) (done core.Set
 		done.Taken = s.grow(k, of, cost-held.units, now)
 		done.Forgiven = cost - held.units - done.Taken
 	}
-	if cost == 0 && !of.Ends {
+	if !of.Ends && (cost == 0 || of.Forget) {
 		delete(h.byID, of.Hold)
 		return done
 	}

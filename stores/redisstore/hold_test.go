@@ -49,6 +49,31 @@ func TestHoldsAreForgotten(t *testing.T) {
 	require.LessOrEqual(t, client.ZCard(t.Context(), ends).Val(), int64(2))
 }
 
+// TestKeysOfHolds looks at the two keys of holds: they live for as long as the units of a hold
+// count, if its process dies and nobody comes, and are gone with a hold that is forgotten.
+func TestKeysOfHolds(t *testing.T) {
+	client := redistest.Client(t)
+	store := New(client, nil)
+	month := 30 * core.MaxHold
+	c := core.Charge{Policy: "p", Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 100, Window: month}}
+	hash, ends := lua.HoldKeys("limit", &c)
+	for i := range int64(6) {
+		h := core.Hold{ID: core.HoldIDOf(fmt.Sprint(i)), Life: core.MinHold}
+		require.NoError(t, store.Hold(t.Context(), &core.Ask{Charges: []core.Charge{c}}, &h))
+		for _, key := range []string{hash, ends} {
+			require.Greater(t, client.PTTL(t.Context(), key).Val().Microseconds(), month-core.MaxHold, "after %d", i)
+		}
+		of := core.Settlement{Return: core.Return{Charge: c}, Hold: h.ID, Used: i % 2, Forget: i%2 == 1}
+		done, err := store.Settle(t.Context(), []core.Settlement{of})
+		require.NoError(t, err)
+		require.Equal(t, core.HoldLives, done[0].Found)
+		require.Zero(t, client.Exists(t.Context(), hash, ends).Val())
+		done, err = store.Settle(t.Context(), []core.Settlement{of})
+		require.NoError(t, err)
+		require.Zero(t, done[0], "a second time")
+	}
+}
+
 // TestAccountOfManyHolds counts more holds than one call reads.
 func TestAccountOfManyHolds(t *testing.T) {
 	client, now := redistest.Real(t), start
@@ -110,7 +135,7 @@ func takeAndSettle(t *testing.T, store *Store, charges []core.Charge, held bool,
 	require.NoError(t, store.Hold(t.Context(), &ask, &h))
 	list := make([]core.Settlement, len(charges))
 	for i := range charges {
-		list[i] = core.Settlement{Return: ask.Decision.Return(i, charges[i]), Hold: h.ID, Used: 7}
+		list[i] = core.Settlement{Return: ask.Decision.Return(i, charges[i]), Hold: h.ID, Used: 7, Forget: true}
 	}
 	done, err := store.Settle(t.Context(), list)
 	require.NoError(t, err)

@@ -44,6 +44,7 @@ type heldSchedule struct {
 type heldUnits struct {
 	found       core.Found
 	until       int64
+	full        int64 // when the quota would have been full again
 	units, kept int64
 	taken       core.Return
 }
@@ -52,6 +53,7 @@ func (s *heldSchedule) run() {
 	s.begin()
 	for step := 0; step < 30 && !s.shares; step++ {
 		s.pass(pick(s.random, []int64{0, 1, 1_000, 300_000, 1_000_000, 5_000_000, 60_000_000, core.HoldMemory}))
+		s.forget()
 		switch id := core.HoldIDOf(fmt.Sprint(s.random.IntN(4))); s.random.IntN(8) {
 		case 0, 1, 2:
 			s.hold(s.charges(), id)
@@ -71,6 +73,31 @@ func (s *heldSchedule) run() {
 		}
 	}
 	s.take(s.charges())
+}
+
+// forget has the model forget the holds of a key that the store has forgotten, as it may once
+// nothing that they took counts any more.
+func (s *heldSchedule) forget() {
+	for of, holds := range s.holds {
+		ended, last := 0, int64(0)
+		for _, u := range holds {
+			if last = max(last, u.until); u.found == core.HoldLives {
+				ended, last = ended+1, max(last, u.until+core.HoldMemory, u.full)
+			}
+		}
+		if !s.expires || ended == 0 || last > s.now {
+			continue
+		}
+		rule := slices.IndexFunc(s.rules, func(c core.Charge) bool { return c.Rule == of.rule })
+		c := s.rules[rule]
+		c.Key = of.key
+		got, err := core.AccountOf(s.Context(), s.Store, c)
+		require.NoError(s, err)
+		if got.Ended == 0 {
+			s.log("%s/%s is forgotten", of.rule, of.key)
+			delete(s.holds, of)
+		}
+	}
 }
 
 // charges draws what a request costs.
@@ -155,7 +182,7 @@ func (s *heldSchedule) hold(charges []core.Charge, id core.HoldID) {
 	for i := range charges {
 		c := &charges[i]
 		if found == core.HoldUnknown && d.Allowed && c.Cost > 0 && c.Quota.Holds() {
-			u := &heldUnits{found: core.HoldLives, until: s.now + h.Life, units: c.Cost, kept: c.Cost * int64(s.kept>>i&1), taken: d.Return(i, *c)}
+			u := &heldUnits{found: core.HoldLives, until: s.now + h.Life, full: s.now + d.Outcomes()[i].ResetAfter, units: c.Cost, kept: c.Cost * int64(s.kept>>i&1), taken: d.Return(i, *c)}
 			if s.holds[nameOf(*c)] == nil {
 				s.holds[nameOf(*c)] = make(map[core.HoldID]*heldUnits)
 			}
@@ -177,15 +204,15 @@ func (s *heldSchedule) hold(charges []core.Charge, id core.HoldID) {
 
 func (s *heldSchedule) settle(charges []core.Charge, id core.HoldID) {
 	var list []core.Settlement
-	ends := s.random.IntN(4) == 0
+	ends, forget := s.random.IntN(4) == 0, s.random.IntN(4) == 0
 	for i := range charges {
 		if charges[i].Quota.Holds() {
-			of := core.Settlement{Return: core.Return{Charge: charges[i]}, Hold: id, Used: charges[i].Cost, Ends: ends}
+			of := core.Settlement{Return: core.Return{Charge: charges[i]}, Hold: id, Used: charges[i].Cost, Ends: ends, Forget: forget}
 			of.Cost = s.random.Int64N(3)
 			if u := s.of(&charges[i], id); u != nil && s.random.IntN(2) == 0 { // the one that took it
 				of.Return = u.taken
 				of.Charge.MaxDebt = charges[i].MaxDebt
-				if of.Used == 0 && s.random.IntN(3) == 0 { // or one before it, which was settled at 0
+				if of.Used == 0 && !ends && s.random.IntN(3) == 0 { // or one before it, which was settled at 0
 					of.At--
 				}
 			}
@@ -242,7 +269,7 @@ func (s *heldSchedule) end(of *core.Settlement) (done core.Settled) {
 		done.Taken = c.Cost - d.Forgiven
 		done.Forgiven = cost - u.units - done.Taken
 	}
-	if cost == 0 && !of.Ends {
+	if !of.Ends && (cost == 0 || of.Forget) {
 		delete(s.holds[nameOf(of.Charge)], of.Hold)
 		return done
 	}
