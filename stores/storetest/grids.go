@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -68,6 +69,20 @@ func grids() (tests []namedTest) {
 			l.take(ownWindow(2, day), 2)
 			l.at(23 * ms)
 			assert.Equal(l, core.Outcome{Remaining: 1}, l.owe(clockWindow(1, 10*ms), 1, 19*ms, 0))
+		},
+		// Only its own version knows when a day ends. What others take in it is kept for as long
+		// as it may last.
+		"a calendar of another version": func(l *lifeOfGrids) {
+			daily, short := core.Quota{Algorithm: core.FixedWindow, Limit: 5, Window: day, Calendar: core.Calendar{Unit: core.Day, Zone: time.UTC}}, ownWindow(5, 10*ms)
+			l.at(0)
+			l.take(short, 1)
+			l.take(daily, 1)
+			l.at(26 * hour)
+			l.take(short, 1)
+			l.at(51 * hour)
+			l.take(short, 3)
+			l.at(54 * hour)
+			assert.Equal(l, core.Outcome{Remaining: 1, MoreAfter: 18 * hour, ResetAfter: 18 * hour}, first(l.take(daily, 0)))
 		},
 		// What was taken before a debt is not in the state that the debt begins.
 		"a debt begins a state": func(l *lifeOfGrids) {
