@@ -123,6 +123,19 @@ func grids() (tests []namedTest) {
 			assert.False(l, d.Allowed)
 			assert.Equal(l, core.Outcome{Remaining: 1, RetryAfter: 10 * sec, ResetAfter: 10 * sec}, first(d))
 		},
+		// A look by another version leaves no trace: the next window counts what another
+		// algorithm takes above the limit.
+		"a look before another algorithm": func(l *lifeOfGrids) {
+			cells, long := core.Quota{Algorithm: core.SlidingCells, Limit: 60, Window: 10 * sec, Cells: 10}, clockWindow(13, 10*sec)
+			l.at(0)
+			l.take(cells, 1)
+			l.take(long, 12)
+			l.take(clockWindow(10, sec), 0)
+			l.at(sec)
+			l.take(cells, 20)
+			l.at(2 * sec)
+			assert.Equal(l, 18*int64(sec), first(l.take(long, 2)).RetryAfter)
+		},
 		// The version of a tally has asked for a debt that is too old to count. What another
 		// algorithm takes then counts for as long as the window of that version.
 		"a version without units is told": func(l *lifeOfGrids) {
