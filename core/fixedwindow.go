@@ -218,6 +218,14 @@ func (w *windowState) ends() int64 {
 	return w.end
 }
 
+// lasts implements [grid]: a period may have begun with the last unit.
+func (w *windowState) lasts() int64 {
+	if w.mark.kind() != calendarPeriods {
+		return 0
+	}
+	return w.last + w.mark.longest()
+}
+
 func (w *windowState) taken() int64 { return w.last }
 
 func (w *windowState) span() int64 { return w.mark.longest() }

@@ -31,6 +31,7 @@ type grid interface {
 	enter(now int64)                // is Advance without a quota
 	taken() int64                   // when the last unit was taken
 	ends() int64                    // until when its counts matter; 0 if it has none
+	lasts() int64                   // until when they can matter to a calendar, which others do not know
 	span() int64                    // how long a unit counts, at most
 	holds() int64                   // by which the grid that holds most is chosen
 	above(extra, limit int64) int64 // see gridOf: what is above the limit of a period that has passed
@@ -65,6 +66,8 @@ func (*cut) fits(int64, int64) bool { return true }
 func (*cut) follows() bool { return false }
 
 func (*cut) open() bool { return true }
+
+func (*cut) lasts() int64 { return 0 }
 
 // exchange exchanges the counts of two grids. What they have of others stays.
 func exchange[T any, G interface {
@@ -344,7 +347,7 @@ func expires(g grid) int64 {
 	if all := *g.others(); all != nil {
 		for i := range all.list {
 			v := &all.list[i]
-			ends = max(ends, v.ends(g), v.goes(g))
+			ends = max(ends, v.ends(g), v.goes(g), v.of(g).lasts())
 		}
 	}
 	return ends

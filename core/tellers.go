@@ -56,10 +56,11 @@ func (c *counterState) spent(int64) (list []spending) {
 // tell implements [teller]. The calendar is not asked, since scripts do not know it. Once
 // a window counts units, it has a list of grids, for those above the limit.
 func (w *windowState) tell(q *Quota, n, at, now int64, _ bool) {
-	if w.grids == nil && w.count > 0 && w.cuts(q) {
-		w.grids = &grids{list: []gridOf{{used: w.last}}}
-	} else if w.grids != nil || !w.cuts(q) {
+	if w.grids != nil || !w.cuts(q) {
 		turnTo(w, q, now)
+	}
+	if w.grids == nil && w.count > 0 {
+		w.grids = &grids{list: []gridOf{{used: w.last}}}
 	}
 	w.enter(now)
 	if w.grids == nil {

@@ -156,8 +156,9 @@ local function window_grids()
       extra, count = left(value, at, rule, now), n
       value = sub(value, at, at + 19) .. be48(extra) .. sub(value, at + 26, at + 34) .. be56(to)
     end
-    if extra + count > limit and limit > 0 then return value .. be48(count) .. stamp, to - now + rule.span end
-    return value .. be48(count) .. stamp, to - now
+    local life = rule.kind > ALIGNED and rule.span or to - now -- a period may begin now
+    if extra + count > limit and limit > 0 then life = to - now + rule.span end
+    return value .. be48(count) .. stamp, life
   end
 
   by_own_grid(as)

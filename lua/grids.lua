@@ -246,6 +246,9 @@ local function encode_grids(s, value, life)
     local matters = g.matters or g.ends - now
     local span = g.span or kind.span(s.rule)
     if kind.above and g.holds > 0 and kind.above(g.extra, g.holds, g.limit) > 0 then matters = matters + span end
+    if kind.above and g.rule and g.rule.kind > 1 then -- a calendar: a period may have begun with the last unit
+      matters = math.max(matters, u56(g.value, 21) + span - now)
+    end
     life = math.max(life, matters, g.used + IDLE_GRID + 2*span - now)
   end
   return value_of_grids(list), life

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -69,6 +70,20 @@ func grids() (tests []namedTest) {
 			l.at(23 * ms)
 			assert.Equal(l, core.Outcome{Remaining: 1}, l.owe(clockWindow(1, 10*ms), 1, 19*ms, 0))
 		},
+		// Only its own version knows when a day ends. What others take in it is kept for as long
+		// as it may last.
+		"a calendar of another version": func(l *lifeOfGrids) {
+			daily, short := core.Quota{Algorithm: core.FixedWindow, Limit: 5, Window: day, Calendar: core.Calendar{Unit: core.Day, Zone: time.UTC}}, ownWindow(5, 10*ms)
+			l.at(0)
+			l.take(short, 1)
+			l.take(daily, 1)
+			l.at(26 * hour)
+			l.take(short, 1)
+			l.at(51 * hour)
+			l.take(short, 3)
+			l.at(54 * hour)
+			assert.Equal(l, core.Outcome{Remaining: 1, MoreAfter: 18 * hour, ResetAfter: 18 * hour}, first(l.take(daily, 0)))
+		},
 		// What was taken before a debt is not in the state that the debt begins.
 		"a debt begins a state": func(l *lifeOfGrids) {
 			l.at(0)
@@ -107,6 +122,19 @@ func grids() (tests []namedTest) {
 			d := l.take(long, 2)
 			assert.False(l, d.Allowed)
 			assert.Equal(l, core.Outcome{Remaining: 1, RetryAfter: 10 * sec, ResetAfter: 10 * sec}, first(d))
+		},
+		// A look by another version leaves no trace: the next window counts what another
+		// algorithm takes above the limit.
+		"a look before another algorithm": func(l *lifeOfGrids) {
+			cells, long := core.Quota{Algorithm: core.SlidingCells, Limit: 60, Window: 10 * sec, Cells: 10}, clockWindow(13, 10*sec)
+			l.at(0)
+			l.take(cells, 1)
+			l.take(long, 12)
+			l.take(clockWindow(10, sec), 0)
+			l.at(sec)
+			l.take(cells, 20)
+			l.at(2 * sec)
+			assert.Equal(l, 18*int64(sec), first(l.take(long, 2)).RetryAfter)
 		},
 		// The version of a tally has asked for a debt that is too old to count. What another
 		// algorithm takes then counts for as long as the window of that version.

@@ -52,7 +52,7 @@ var kinds = [...]struct {
 	}, 0, false},
 }
 
-// Lives has two to five random versions of a rule charge one key in any order, in n lives of a
+// Lives has two to seven random versions of a rule charge one key in any order, in n lives of a
 // kind from the first on. They look, owe, give back, renew, release and reset, and the clock
 // steps back. All that the store answers is compared with package core.
 func Lives(t *testing.T, h Harness, kind Kind, first, n int) {
@@ -67,7 +67,7 @@ func Lives(t *testing.T, h Harness, kind Kind, first, n int) {
 		if !l.mixed {
 			of = []core.Algorithm{of[number%len(of)]}
 		}
-		for most := 2 + l.random.IntN(4); len(l.versions) < most; {
+		for most := 2 + l.random.IntN(6); len(l.versions) < most; {
 			a := pick(l.random, core.Algorithms())
 			if !l.mixed {
 				a = of[0]
@@ -148,7 +148,7 @@ func (l *life) draw(c *core.Charge) {
 		}
 		drawMaxDebt(l.random, c)
 		if l.mixed || !q.Bars() && !q.Refills() { // or a store may have forgotten what the key took since
-			c.Age = pick(l.random, []int64{0, 1, l.random.Int64N(2 * q.Window)})
+			c.Age = pick(l.random, []int64{0, 1, l.random.Int64N(2 * q.Window), q.Window, 3 * q.Window})
 		}
 	}
 	if q.Identified() && c.Cost > 0 {
@@ -174,8 +174,6 @@ func (l *life) after(c core.Charge) {
 		switch {
 		case !l.mixed && l.random.IntN(4) == 0:
 			r.Quota = c.Quota
-		case l.mixed && r.Quota.Refills():
-			return
 		}
 		l.giveBack(r)
 	}
