@@ -55,7 +55,8 @@ func (a *attempt) enter(ctx context.Context) error {
 	if a.turns != nil {
 		if until, now := a.exhausted.Load(), ticks(); until != 0 {
 			deadline, _ := ctx.Deadline()
-			if now < until || !a.exhausted.CompareAndSwap(until, now+int64(time.Until(deadline))) {
+			pause := time.Until(deadline) + exhaustedFor // others wait for what this call finds, which sets another pause
+			if now < until || !a.exhausted.CompareAndSwap(until, now+int64(pause)) {
 				return errExhausted
 			}
 		}

@@ -136,6 +136,18 @@ func TestPatience(t *testing.T) {
 		a.leave()
 		require.NoError(t, b.enter(ctx))
 	})
+	synctest.Test(t, func(t *testing.T) {
+		a := attempt{server: &server{turns: make(chan struct{}, 2)}}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		a.exhausted.Store(ticks())
+		require.NoError(t, a.enter(ctx))
+		<-ctx.Done()
+		soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		b := attempt{server: a.server}
+		require.Equal(t, errExhausted, b.enter(soon), "no second call tries when the first is about to say what it found")
+	})
 	var s server
 	for latency, want := range map[time.Duration]time.Duration{0: 50, 100 * time.Microsecond: 89, 5 * time.Millisecond: 70, time.Second: 50} {
 		s.latency.Store(int64(latency))
