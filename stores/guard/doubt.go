@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"context"
 	"errors"
 	"hash/maphash"
 	"sync/atomic"
@@ -18,14 +19,17 @@ type doubts struct {
 	detects atomic.Bool  // the store reports lost data
 	losses  func() int64 // how often it has lost data, which it may have reported to another guard; or nil
 	known   atomic.Int64 // of them
-	suspect func()       // has the store find out whether it has lost data; or nil
-	asked   moment       // when it was last asked to
+	checks  atomic.Bool  // it is finding out
+	unsure  moment       // when it last could not find out
 	all     moment       // when all keys became doubtful
 	leased  moment       // when this process last renewed a lease that the store does not know
 	last    moment       // when this process last decided without the store
 	seed    maphash.Seed // of the hashes of keys
 	keys    [4096]moment // when it last decided so on the keys with a hash
-	settled [4096]moment // when holds on them were last settled: the memory counts what was given back
+	excused [4096]moment // when the store was last known to count less of them for another reason than a loss
+
+	// suspect finds out whether the store has lost data; or nil
+	suspect func(context.Context, core.Charge) error
 }
 
 // slack covers the time between two readings of clocks in this process.
@@ -37,7 +41,9 @@ func (d *doubts) begin(store core.Store, single bool) {
 		d.losses = s.Losses
 		d.known.Store(s.Losses())
 	}
-	if s, ok := store.(interface{ Suspect() }); ok {
+	if s, ok := store.(interface {
+		Suspect(context.Context, core.Charge) error
+	}); ok {
 		d.suspect = s.Suspect
 	}
 }
@@ -147,15 +153,16 @@ func (d *doubts) failed(now int64) {
 	}
 }
 
-// suspectEvery is how often the store is asked to find out whether it has lost data, at most.
-// After a reset by another instance it counts less too.
+// suspectEvery is how often the store is asked whether it has lost data, at most, while it does
+// not say.
 const suspectEvery = 1_000_000
 
 // compare suspects that the store has lost data if it counts, of what it has admitted by d,
 // less than half of what the memory does, by own of copies of the charges. The store would
 // find out within a second, in which it may admit a limit once more.
 func (c *call) compare(copies []core.Charge, own, d *core.Decision) {
-	if c.guard.doubts.suspect == nil || !own.Allowed || own.Mode == core.ModeOverflow {
+	doubts := &c.guard.doubts
+	if doubts.suspect == nil || !own.Allowed || own.Mode == core.ModeOverflow {
 		return
 	}
 	for i := range copies {
@@ -165,26 +172,46 @@ func (c *call) compare(copies []core.Charge, own, d *core.Decision) {
 		}
 		stored := q.Capacity() - d.Outcomes()[i].Remaining
 		counts := copies[i].Quota.Capacity() - own.Outcomes()[i].Remaining
-		if counts > 2*stored && c.now-c.guard.doubts.settled[c.guard.doubts.place(&c.charges[i])].time() >= q.Span()+slack {
-			c.suspect(c.charges[i:i+1], stored, d.TimeOf(i))
+		if counts > 2*stored && c.now-doubts.excused[doubts.place(&c.charges[i])].time() >= q.Span()+slack {
+			c.suspect(c.charges[i], stored, d.TimeOf(i))
 		}
 	}
 }
 
-// suspect has the store find out whether it has lost data, since it counted that many units of
-// a charge. If those are of this call alone, all others are known to be lost, and each
-// instance charges its own: the others learn of it by the mark that this leaves.
-func (c *call) suspect(charge []core.Charge, stored, at int64) {
-	s := c.guard
-	if store, ok := s.store.Store.(finder); ok && s.instances > 1 && stored == charge[0].Cost && dated(&charge[0].Quota) {
-		if _, err := store.Lost(c.ctx, charge, at); errors.Is(err, core.ErrForgotten) { // the call itself found that out
-			_, _ = store.Lost(c.ctx, charge, at) // after an error the store is raised to what one instance counts
+// suspect has the store find out, beside the call, whether it has lost data, since it counted that
+// many units of a charge. If those are of this call alone, all others are known to be lost, and
+// each instance charges its own: the others learn of it by the mark that this leaves. If no data
+// is lost, another instance may have reset the key. The memory counts what it took until that
+// leaves the window.
+func (c *call) suspect(charge core.Charge, stored, at int64) {
+	s, d, now := c.guard, &c.guard.doubts, c.now
+	store, ok := s.store.Store.(finder)
+	marks := ok && s.instances > 1 && stored == charge.Cost && dated(&charge.Quota)
+	checks := now-d.unsure.time() >= suspectEvery && d.checks.CompareAndSwap(false, true)
+	if !marks && !checks {
+		return
+	}
+	s.debts.after(0, func() {
+		defer func() {
+			_ = recover() // the store: a panic in this goroutine would end the program
+			if checks {
+				d.checks.Store(false)
+			}
+		}()
+		if marks {
+			if _, err := store.Lost(context.Background(), []core.Charge{charge}, at); errors.Is(err, core.ErrForgotten) { // the call itself found that out
+				_, _ = store.Lost(context.Background(), []core.Charge{charge}, at) // after an error the store is raised to what one instance counts
+			}
 		}
-	}
-	if c.now-s.doubts.asked.time() >= suspectEvery {
-		s.doubts.asked.advance(c.now)
-		s.doubts.suspect()
-	}
+		if !checks {
+			return
+		}
+		d.unsure.advance(now)
+		if d.suspect(context.Background(), charge) == nil {
+			d.unsure.sinceNever.Store(0)
+			d.excused[d.place(&charge)].advance(now)
+		}
+	})
 }
 
 // learn notes what the end of a call says about the data of the store.

@@ -46,8 +46,8 @@ func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
 // Settle implements [core.Holder]. If the store is unavailable, it returns an error. What this
 // process counts of a held charge for outages stays what was reserved.
 func (s *Store) Settle(ctx context.Context, list []core.Settlement) (done []core.Settled, err error) {
-	for i, now := 0, s.now(); i < len(list); i++ { // before the store counts less
-		s.doubts.settled[s.doubts.place(&list[i].Charge)].advance(now)
+	for i, now := 0, s.now(); i < len(list); i++ { // before the store counts less than the memory
+		s.doubts.excused[s.doubts.place(&list[i].Charge)].advance(now)
 	}
 	err = s.try(ctx, func() (err error) {
 		done, err = core.HolderOf(s.store.Store).Settle(ctx, list)

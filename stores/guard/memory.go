@@ -25,6 +25,9 @@ var pool = sync.Pool{New: func() any { return new(copies) }}
 func (c *call) shares() *copies {
 	m := pool.Get().(*copies)
 	m.charges = m.all[:copy(m.all[:], c.charges)]
+	if c.guard.instances == 1 {
+		return m
+	}
 	for i := range m.charges {
 		m.charges[i].Quota = c.charges[i].Quota.Share(c.guard.instances)
 		m.charges[i].Reserve = core.CeilDiv(c.charges[i].Reserve, c.guard.instances)

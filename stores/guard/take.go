@@ -8,13 +8,30 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// counted counts in memory what the store, which decides alone, has admitted.
+// counted counts in memory what the store, which decides alone, has admitted: within the share
+// of this instance if it fits there.
 func (c *call) counted(d *core.Decision) error {
-	if at, fits := c.fitsShare(d); fits {
-		d.Tag = at
+	m := c.shares()
+	for i := range m.charges {
+		if c.guard.instances > 1 && m.charges[i].Quota.Bars() {
+			m.yields.add(i)
+		}
+	}
+	own, err := c.takeCounted(m, d)
+	m.free()
+	if err == nil && own.Allowed {
+		d.Tag = own.At
 		return nil
 	}
 	return c.count(c.charges, d)
+}
+
+// takeCounted takes copies from the memory, of charges that the store has admitted by d, and
+// compares what both count.
+func (c *call) takeCounted(m *copies, d *core.Decision) (core.Decision, error) {
+	own, err := c.takeCopies(m)
+	c.compare(m.charges, &own, d)
+	return own, err
 }
 
 // takeBoth admits what both the store and the memory admit.
@@ -95,28 +112,6 @@ func (c *call) lookUp() error {
 	return c.ask(looks, &d)
 }
 
-// fitsShare counts the charges in memory if they fit into the share of this
-// instance, and returns when it did. The store decided d.
-func (c *call) fitsShare(d *core.Decision) (at int64, fits bool) {
-	if c.guard.instances == 1 {
-		m := pool.Get().(*copies)
-		defer m.free()
-		own, err := c.takeOwn(m, c.charges)
-		c.compare(c.charges, &own, d)
-		return own.At, err == nil && own.Allowed
-	}
-	m := c.shares()
-	defer m.free()
-	for i := range m.charges {
-		if m.charges[i].Quota.Bars() {
-			m.yields.add(i)
-		}
-	}
-	own, err := c.takeCopies(m)
-	c.compare(m.charges, &own, d)
-	return own.At, err == nil && own.Allowed
-}
-
 // room asks the memory first, since the store is not asked for what the memory
 // refuses. It returns what the memory has left, or its refusal.
 func (c *call) room() (own core.Decision, ok bool, err error) {
@@ -184,7 +179,7 @@ var errLate = fmt.Errorf("%w: the store answered after this process had decided 
 func (c *call) count(asked []core.Charge, d *core.Decision) error {
 	m := c.copies()
 	defer m.free()
-	own, err := c.takeCopies(m)
+	own, err := c.takeCounted(m, d)
 	if err != nil || !own.Allowed { // other requests took the room
 		var full set
 		for i, o := range own.Outcomes() {
@@ -197,7 +192,6 @@ func (c *call) count(asked []core.Charge, d *core.Decision) error {
 		*d = own
 		return err
 	}
-	c.compare(m.charges, &own, d)
 	moved := c.moved(asked, &own)
 	late := c.late()
 	if moved || late {

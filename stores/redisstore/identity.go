@@ -123,28 +123,32 @@ func (s *Store) unchanged(a *attempt) error {
 	return nil
 }
 
+// A check identifies a server beside the calls.
+type check struct {
+	began int64 // ticks
+	done  chan struct{}
+	err   error // set before done is closed
+}
+
 // identifyInBackground identifies a server beside the calls, since a call to a distant
 // server has no time for a second question. The next Take reports what it finds. It
-// returns a channel that is closed when that is known.
-func (s *Store) identifyInBackground(a *attempt) <-chan struct{} {
-	if running := a.identifying.Load(); running != nil {
-		return *running
-	}
-	done := make(chan struct{})
-	for !a.identifying.CompareAndSwap(nil, &done) {
+// returns the check, which may have begun before.
+func (s *Store) identifyInBackground(a *attempt) *check {
+	c := &check{began: ticks(), done: make(chan struct{})}
+	for !a.identifying.CompareAndSwap(nil, c) {
 		if running := a.identifying.Load(); running != nil {
-			return *running
+			return running
 		}
 	}
 	of := *a
 	go func() {
-		defer close(done)
+		defer close(c.done)
 		defer of.identifying.Store(nil)
 		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 		defer cancel()
-		_ = guarded(func() error { return s.identify(ctx, &of) }) // after an error a later call asks again
+		c.err = guarded(func() error { return s.identify(ctx, &of) }) // after an error a later call asks again
 	}()
-	return done
+	return c
 }
 
 // report remembers that a caller of Take receives err. The call that notices a

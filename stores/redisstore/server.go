@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/lua"
 )
 
 // A server is what the store knows of a server that it calls. After a failure it
@@ -20,12 +23,12 @@ import (
 //   - beside a call that begins more than identifyEvery after the last check. If that is
 //     twice as long ago, the call waits for the check.
 type server struct {
-	failures    atomic.Int64                  // of calls
-	checked     atomic.Int64                  // failures, at the last check
-	connections atomic.Uint64                 // see connections, at the last check
-	asked       atomic.Int64                  // ticks when the last check began that has ended
-	identifying atomic.Pointer[chan struct{}] // closed at the end of the check in the background, or nil
-	known       atomic.Bool                   // whether it was identified
+	failures    atomic.Int64          // of calls
+	checked     atomic.Int64          // failures, at the last check
+	connections atomic.Uint64         // see connections, at the last check
+	asked       atomic.Int64          // ticks when the last check began that has ended
+	identifying atomic.Pointer[check] // in the background, or nil
+	known       atomic.Bool           // whether it was identified
 	clock       clock
 	turns       chan struct{} // of calls in flight: see newTurns
 	answered    atomic.Int64  // ticks of the last reply
@@ -97,7 +100,7 @@ type attempt struct {
 	entered    bool   // whether it has a turn
 	began      int64  // ticks since when
 
-	checking <-chan struct{} // the call waits until this is closed
+	checking *check // the call waits until this is done
 }
 
 // begin begins a call to the server of a key, when it is its turn. The caller leaves a,
@@ -137,13 +140,24 @@ func (s *Store) end(ctx context.Context, a *attempt) error {
 	return s.unchanged(a)
 }
 
-// Suspect has the next call to each server wait for a check of whether it has lost data. Package
-// guard calls it when a store counts less than one process has taken.
-func (s *Store) Suspect() {
-	s.servers.Range(func(_, of any) bool {
-		of.(*server).asked.Add(-3 * int64(identifyEvery))
-		return true
-	})
+// Suspect finds out whether the server of a charge has lost data since it was last known to hold
+// it. It returns nil if not. Calls that begin meanwhile wait for that. Package guard calls it when
+// a store counts less than one process has taken.
+func (s *Store) Suspect(ctx context.Context, c core.Charge) error {
+	s.hasher.replaceOne(&c)
+	a := attempt{key: lua.Key(s.partOf(c.Key).prefix, &c), restarts: s.restarts.Load(), began: ticks()}
+	var err error
+	if a.server, a.client, err = s.serverOf(ctx, a.key); err != nil {
+		return err
+	}
+	a.asked.Add(-3 * int64(identifyEvery))
+	for {
+		checking := s.identifyInBackground(&a)
+		<-checking.done
+		if checking.began >= a.began { // else it may have read the identity before the loss
+			return checking.err
+		}
+	}
 }
 
 // await waits for the check beside the call, but not until the call fails: an answer
@@ -153,7 +167,7 @@ func (a *attempt) await(ctx context.Context) {
 	timer := time.NewTimer(time.Until(deadline) / 2)
 	defer timer.Stop()
 	select {
-	case <-a.checking:
+	case <-a.checking.done:
 	case <-timer.C:
 	case <-ctx.Done():
 	}
