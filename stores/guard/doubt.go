@@ -20,6 +20,7 @@ type doubts struct {
 	losses  func() int64 // how often it has lost data, which it may have reported to another guard; or nil
 	known   atomic.Int64 // of them
 	checks  atomic.Bool  // it is finding out
+	marking atomic.Int64 // how many goroutines leave a mark of a loss
 	unsure  moment       // when it last could not find out
 	all     moment       // when all keys became doubtful
 	leased  moment       // when this process last renewed a lease that the store does not know
@@ -157,6 +158,10 @@ func (d *doubts) failed(now int64) {
 // not say.
 const suspectEvery = 1_000_000
 
+// maxMarking bounds the goroutines that leave marks of a loss: one mark tells of the loss of its key
+// alone, and others of that key leave it too.
+const maxMarking = 64
+
 // compare suspects that the store has lost data if it counts, of what it has admitted by d,
 // less than half of what the memory does, by own of copies of the charges. The store would
 // find out within a second, in which it may admit a limit once more.
@@ -187,6 +192,10 @@ func (c *call) suspect(charge core.Charge, stored, at int64) {
 	s, d, now := c.guard, &c.guard.doubts, c.now
 	store, ok := s.store.Store.(finder)
 	marks := ok && s.instances > 1 && stored == charge.Cost && dated(&charge.Quota)
+	if marks && d.marking.Add(1) > maxMarking {
+		d.marking.Add(-1)
+		marks = false
+	}
 	checks := now-d.unsure.time() >= suspectEvery && d.checks.CompareAndSwap(false, true)
 	if !marks && !checks {
 		return
@@ -196,6 +205,9 @@ func (c *call) suspect(charge core.Charge, stored, at int64) {
 			_ = recover() // the store: a panic in this goroutine would end the program
 			if checks {
 				d.checks.Store(false)
+			}
+			if marks {
+				d.marking.Add(-1)
 			}
 		}()
 		if marks {

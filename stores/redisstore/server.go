@@ -144,6 +144,8 @@ func (s *Store) end(ctx context.Context, a *attempt) error {
 // it. It returns nil if not. Calls that begin meanwhile wait for that. Package guard calls it when
 // a store counts less than one process has taken.
 func (s *Store) Suspect(ctx context.Context, c core.Charge) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
 	s.hasher.replaceOne(&c)
 	a := attempt{key: lua.Key(s.partOf(c.Key).prefix, &c), restarts: s.restarts.Load(), began: ticks()}
 	var err error
