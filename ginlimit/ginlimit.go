@@ -67,7 +67,8 @@ func (l *Limiter) handler(pattern string, rules limit.RuleSet) (gin.HandlerFunc,
 	policy, err := a.Bind(l.limiter, pattern, rules)
 	return func(c *gin.Context) {
 		if err := a.Serve(policy, c.Writer, c.Request, c); err != nil {
-			_ = c.Error(err)
+			// As c.Error does, which searches err for a *gin.Error first.
+			c.Errors = append(c.Errors, &gin.Error{Err: err, Type: gin.ErrorTypePrivate})
 			c.Abort()
 		}
 	}, err
