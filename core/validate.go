@@ -76,6 +76,9 @@ func ValidateCharges(charges []Charge) error {
 }
 
 func (c *Charge) validate() error {
+	if c.Reserve|c.MaxDebt|c.Age|c.Since == 0 && !c.Debt && uint64(c.Cost) <= uint64(MaxCost) && c.Quota.valid() && !c.Quota.Leases() {
+		return nil // most are plain, and the other cases take a tenth of a decision in memory
+	}
 	switch {
 	case uint64(c.Cost) > uint64(MaxCost): // or below 0
 		return fmt.Errorf("%w: rule %q: cost %d: write 0 to %d", ErrCharges, c.Rule, c.Cost, MaxCost)

@@ -31,7 +31,13 @@ func (q Quota) Validate() error {
 }
 
 // valid reports whether Validate returns nil. It is cheap enough for every charge.
-func (q *Quota) valid() bool { return q.check(nil) }
+func (q *Quota) valid() bool {
+	row := q.Algorithm.row()
+	if row.fields != 0 {
+		return q.check(nil)
+	}
+	return q.Limit >= 1 && q.Limit <= row.maxLimit && q.Window >= MinWindow && q.Window <= MaxWindow && q.set() == 0
+}
 
 // check reports whether q is valid. It adds an error to errs, unless that is nil, for
 // everything that is wrong.

@@ -3,9 +3,12 @@ package core
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 func TestValidateAsks(t *testing.T) {
@@ -63,4 +66,31 @@ func (taker) Take(_ context.Context, asks []Ask) error {
 		asks[i].Decision.Allowed = true
 	}
 	return ValidateAsks(asks)
+}
+
+// TestValid checks that a quota is valid if nothing is wrong with it.
+func TestValid(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	some := func(values ...int64) int64 { return values[r.IntN(len(values))] }
+	valid := 0
+	for range 200_000 {
+		q := Quota{Algorithm: Algorithm(r.IntN(len(algorithms) + 1)), Limit: some(-1, 0, 1, 100, MaxLog, MaxLog+1, MaxLimit, MaxLimit+1),
+			Window: some(0, MinWindow-1, MinWindow, MaxWindow, MaxWindow+1)}
+		for _, field := range []*int64{&q.Burst, &q.Cells, &q.Missing, &q.MaxWait, &q.Bar, &q.MaxBar} {
+			if r.IntN(6) == 0 {
+				*field = some(-1, 1, 2, MinWindow)
+			}
+		}
+		if r.IntN(6) == 0 {
+			q.Aligned = true
+		}
+		if r.IntN(6) == 0 {
+			q.Calendar.Unit = 1
+		}
+		require.Equal(t, q.Validate() == nil, q.valid(), "%+v", q)
+		if q.valid() {
+			valid++
+		}
+	}
+	require.Greater(t, valid, 1_000)
 }
