@@ -19,8 +19,7 @@ for k = 1, #KEYS / 2 do
   if state == 'L' and stop + 0 > now then
     out[k] = 1
     local stop = now + life
-    write_hold(hash, ends, id, 'L ' .. text_of(stop) .. rest, stop, got[2])
-    keep_holds(hash, ends, got[3], stop + 1000*(memory + grace), now)
+    write_hold(hash, ends, id, 'L ' .. text_of(stop) .. rest, stop, got[2], got[3], stop + 1000*(memory + grace), now)
   end
 end
 return out

@@ -13,18 +13,21 @@ local function time_of(now)
   return t[1]*1000000 + t[2]
 end
 
--- Writes a hold that ends or is forgotten at stop; so far, the first of the key does at soonest.
-local function write_hold(hash, ends, id, hold, stop, soonest)
-  call('HSET', hash, id, hold)
-  call('ZADD', ends, text_of(stop), id)
-  if not soonest or stop < soonest + 0 then call('HSET', hash, 'n', text_of(stop)) end
-end
-
--- Has the two keys, which live until lives, live until least; then for twice as long, so that most
--- calls change nothing.
-local function keep_holds(hash, ends, lives, least, now)
-  if lives and lives + 0 >= least then return end
-  local kept = 2*least - now
-  call('HSET', hash, 't', text_of(kept))
-  for _, key in ipairs({hash, ends}) do call('PEXPIRE', key, text_of((kept - now) / 1000)) end
+-- Writes a hold. If it has a new time at which it ends or is forgotten, that is stop; so far, the
+-- first of the key does at soonest. The two keys, which live until lives, then live until least,
+-- or for twice as long, so that most calls change nothing.
+local function write_hold(hash, ends, id, hold, stop, soonest, lives, least, now)
+  local fields, kept = {id, hold}, nil
+  if stop then
+    call('ZADD', ends, text_of(stop), id)
+    if not soonest or stop < soonest + 0 then fields[3], fields[4] = 'n', text_of(stop) end
+  end
+  if not lives or lives + 0 < least then
+    kept = 2*least - now
+    fields[#fields + 1], fields[#fields + 2] = 't', text_of(kept)
+  end
+  call('HSET', hash, unpack(fields))
+  if kept then
+    for _, key in ipairs({hash, ends}) do call('PEXPIRE', key, text_of((kept - now) / 1000)) end
+  end
 end

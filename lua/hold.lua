@@ -100,9 +100,9 @@ for c = 1, #flags do
     for i = 8*c - 5, 8*c do units = units*256 + string.byte(list, i) end
     if units > 0 then
       local hold = format('L %.0f %.0f %.0f %.0f %.0f %.0f', stop, units, now, reply[3*c], reply[3*c + 2], flag == '2' and units or 0)
-      write_hold(hash, ends, id, hold, stop, soonests[c])
       -- for as long as the units may count, since nobody may come before
-      keep_holds(hash, ends, lives[c], math.max(stop + 1000*memory, now + reply[3*c + 2]) + 1000*grace, now)
+      local least = math.max(stop + 1000*memory, now + reply[3*c + 2]) + 1000*grace
+      write_hold(hash, ends, id, hold, stop, soonests[c], lives[c], least, now)
     end
   end
 end

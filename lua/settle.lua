@@ -103,11 +103,8 @@ for s, hold in pairs(after) do
   if hold[1] == 0 and not hold[2] then -- it is forgotten
     call('ZREM', ends, id)
     if call('EXISTS', ends) == 1 then call('HDEL', hash, id) else call('DEL', hash) end -- t would be wrong
-  elseif hold[4] > stop then -- it would have lived for longer than it is remembered now
-    write_hold(hash, ends, id, line, stop, hold[5])
-  else
-    call('HSET', hash, id, line)
+  else -- one that would have lived for longer than it is remembered now ends earlier
+    write_hold(hash, ends, id, line, hold[4] > stop and stop or nil, hold[5], hold[3], stop + 1000*grace, now)
   end
-  if hold[1] > 0 or hold[2] then keep_holds(hash, ends, hold[3], stop + 1000*grace, now) end
 end
 return out
