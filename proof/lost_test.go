@@ -141,12 +141,20 @@ func TestLostLeases(t *testing.T) {
 			fault.begin(server, proxy)
 			var notified []time.Duration
 			if fault.lost {
-				for range slots {
+				for tries := 0; len(notified) < slots; {
 					select {
 					case at := <-w.lost:
 						notified = append(notified, at.Sub(began))
-					case <-time.After(time.Minute):
-						t.Fatalf("only %d of %d were notified", len(notified), slots)
+					case <-time.After(10 * time.Second):
+						// A process that had no answer meanwhile has handed its leases over, and they
+						// are not lost.
+						if tries++; tries == 6 {
+							t.Fatalf("only %d of %d were notified", len(notified), slots)
+						}
+						if fault.end == nil {
+							began = time.Now()
+							fault.begin(server, proxy)
+						}
 					}
 				}
 			} else {
