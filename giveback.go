@@ -14,9 +14,9 @@ import (
 // back what they took, so that a refusal costs nothing in any layer.
 
 // hold keeps the run of a request that the set has admitted, for a set behind it, and
-// reports whether it did. What the handler settles is not given back.
+// reports whether it did.
 func (l *layer) hold(run *engine.Run) bool {
-	if !l.Decision.Allowed || l.Decision.Mode == core.ModeExempt || l.holds() {
+	if !l.Decision.Allowed || l.Decision.Mode == core.ModeExempt {
 		return false
 	}
 	l.held.Set(run)

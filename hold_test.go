@@ -222,7 +222,10 @@ func TestHoldOverHTTP(t *testing.T) {
 		limiter := limit.New(store, nil)
 		p, err := limiter.Policy(budget)
 		require.NoError(t, err)
-		assert.Equal(t, 200, serve(budgetOn(t, dying), held("", 60), func(http.ResponseWriter, *http.Request) {}))
+		end := make(chan struct{})
+		defer close(end)
+		go serve(budgetOn(t, dying), held("", 60), func(http.ResponseWriter, *http.Request) { <-end })
+		synctest.Wait()
 		dying.dead.Store(true)
 		assert.Equal(t, 429, serve(p, held("", 60), nil))
 		time.Sleep(time.Minute)
@@ -232,13 +235,22 @@ func TestHoldOverHTTP(t *testing.T) {
 			assert.Equal(t, want, serve(p, held("", 60), func(w http.ResponseWriter, r *http.Request) {
 				d = limit.DecisionFrom(r.Context())
 				inner.ServeHTTP(w, r)
-				assert.EqualValues(t, 40, leftOf(t, p))
-				time.Sleep(5 * time.Minute) // it is extended
-				assert.EqualValues(t, 40, leftOf(t, p))
-				require.NoError(t, d.Settle(t.Context(), 0))
+				if want == 200 {
+					time.Sleep(5 * time.Minute) // it is extended
+					assert.EqualValues(t, 40, leftOf(t, p))
+					require.NoError(t, d.Settle(t.Context(), 0))
+				} else { // it was given back
+					assert.EqualValues(t, 100, leftOf(t, p))
+					require.ErrorIs(t, d.Settle(t.Context(), 0), limit.ErrSettled)
+				}
 			}))
 			assert.EqualValues(t, 100, leftOf(t, p))
 		}
+		assert.Equal(t, 429, serve(p, held("", 60), inner.ServeHTTP))
+		assert.EqualValues(t, 100, leftOf(t, p), "given back")
+		assert.Equal(t, 200, serve(p, held("", 60), func(http.ResponseWriter, *http.Request) {}))
+		time.Sleep(10 * time.Minute)
+		assert.EqualValues(t, 40, leftOf(t, p), "what its handler does not settle stays")
 		err = p.Serve(nil, httptest.NewRequest(http.MethodPost, "/", nil), held("job", 60), nil)
 		require.ErrorContains(t, err, "for ID call limit.Policy.Take")
 		bad := held("", 1)

@@ -36,9 +36,9 @@ type Request struct {
 	Settle bool
 
 	// Hold is Settle for work whose process may die: what was taken comes back after that time,
-	// 1 s to 24 h, but for rules with Attempts. Until it is settled, also to 0, a process that
-	// lives has it extended. Leases, slots of a queue, values, strikes and what Use takes are
-	// not held, and nothing is while the store is unavailable.
+	// 1 s to 24 h, but for rules with Attempts. A process that lives has it extended until it is
+	// settled, also to 0, or its HTTP handler returns. Leases, slots of a queue, values, strikes
+	// and what Use takes are not held, and nothing is while the store is unavailable.
 	Hold time.Duration
 
 	// ID names a request with Hold that any process may repeat, with the same keys: it is charged

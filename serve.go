@@ -205,14 +205,14 @@ func (l *layer) done(status int) {
 	d := &l.Decision
 	d.of.Release()
 	_, uses := d.of.Used()
-	if !l.version.settles && !uses || !d.of.Settles() {
+	if !l.version.settles && !uses && !l.holds() || !d.of.Settles() {
 		return
 	}
 	if l.recorder != nil {
 		status = l.recorder.Status()
 	}
 	switch {
-	case status != 0 || uses: // an answer may never come
+	case status != 0 || uses || l.holds(): // an answer may never come
 		l.settle(status)
 	case l.recorder != nil:
 		l.shared = true

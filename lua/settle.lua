@@ -102,7 +102,11 @@ for s, hold in pairs(after) do
   local line = format(hold[2] and 'E %.0f %.0f%s' or 'S %.0f %.0f', stop, hold[1], hold[2])
   if hold[1] == 0 and not hold[2] then -- it is forgotten
     call('ZREM', ends, id)
-    if call('EXISTS', ends) == 1 then call('HDEL', hash, id) else call('DEL', hash) end -- t would be wrong
+    if call('EXISTS', ends) == 1 then
+      call('HDEL', hash, id)
+    else -- the next one of it has no time to live before t is set anew
+      call('HDEL', hash, id, 'n', 't')
+    end
   else -- one that would have lived for longer than it is remembered now ends earlier
     write_hold(hash, ends, id, line, hold[4] > stop and stop or nil, hold[5], hold[3], stop + 1000*grace, now)
   end

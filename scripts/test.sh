@@ -99,7 +99,7 @@ beside() {
 		"$@" &
 		others="$others $!"
 		trap wait EXIT
-		trap 'kill $others; exit 130' INT TERM
+		trap 'kill $others 2>/dev/null || :; exit 130' INT TERM
 	else
 		"$@"
 	fi

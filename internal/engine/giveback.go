@@ -49,6 +49,7 @@ type Refund struct {
 	Err error // why the store did not answer all of it; it wraps [ErrUndecided]
 
 	hold *Hold
+	held *taken          // under a core.Hold, or nil
 	run  *Run            // whose returned are given back
 	back []core.Returned // of the first of them
 }
@@ -62,6 +63,9 @@ func (h *Hold) Unused(d *Decision, list []Refund) []Refund {
 		return list
 	}
 	t := d.taken
+	if t != nil && t.lease != nil && t.begin() {
+		return append(list, Refund{hold: h, run: r, held: t})
+	}
 	if t != nil && !t.ended.CompareAndSwap(false, true) { // the handler has settled it
 		r.End()
 		return list
@@ -103,6 +107,16 @@ func (e *Engine) GiveBack(ctx context.Context, list []Refund) {
 		returns = slices.Clone(returns)
 		for i := range list[1:] {
 			returns = append(returns, list[1+i].run.returns.list...)
+		}
+	}
+	for i := range list {
+		if refund := &list[i]; refund.held != nil { // as if it had been settled at 0
+			_, _, refund.Err = refund.held.settle(ctx, refund.held.units, func(rule int, charged int64) int64 {
+				if refund.run.plan.rules[rule].Keeps {
+					return charged
+				}
+				return 0
+			})
 		}
 	}
 	var back []core.Returned

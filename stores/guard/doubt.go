@@ -155,11 +155,13 @@ func (d *doubts) failed(now int64) {
 }
 
 // suspectEvery is how often the store is asked whether it has lost data, at most, while it does
-// not say.
-const suspectEvery = 1_000_000
+// not say, and surelyEvery how often while it says no.
+const (
+	suspectEvery = 1_000_000
+	surelyEvery  = 50_000
+)
 
-// maxMarking bounds the goroutines that leave marks of a loss: one mark tells of the loss of its key
-// alone, and others of that key leave it too.
+// maxMarking bounds the goroutines that leave marks of a loss at once.
 const maxMarking = 64
 
 // compare suspects that the store has lost data if it counts, of what it has admitted by d,
@@ -210,18 +212,17 @@ func (c *call) suspect(charge core.Charge, stored, at int64) {
 				d.marking.Add(-1)
 			}
 		}()
+		if checks {
+			d.unsure.advance(now)
+			if d.suspect(context.Background(), charge) == nil {
+				d.unsure.sinceNever.Store(now - never - suspectEvery + surelyEvery)
+				d.excused[d.place(&charge)].advance(now)
+			}
+		}
 		if marks {
 			if _, err := store.Lost(context.Background(), []core.Charge{charge}, at); errors.Is(err, core.ErrForgotten) { // the call itself found that out
 				_, _ = store.Lost(context.Background(), []core.Charge{charge}, at) // after an error the store is raised to what one instance counts
 			}
-		}
-		if !checks {
-			return
-		}
-		d.unsure.advance(now)
-		if d.suspect(context.Background(), charge) == nil {
-			d.unsure.sinceNever.Store(0)
-			d.excused[d.place(&charge)].advance(now)
 		}
 	})
 }

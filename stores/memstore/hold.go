@@ -3,6 +3,7 @@ package memstore
 import (
 	"container/heap"
 	"context"
+	"slices"
 	"strings"
 	"unique"
 
@@ -95,6 +96,15 @@ func (h *holds) forget(now int64) {
 			delete(h.byID, next.id)
 		}
 	}
+}
+
+// shrink drops the ends of holds that were forgotten before them, once most are of such.
+func (h *holds) shrink() {
+	if len(h.ends) <= 2*len(h.byID)+16 {
+		return
+	}
+	h.ends = slices.DeleteFunc(h.ends, func(e ending) bool { of := h.byID[e.id]; return of == nil || of.until != e.at })
+	heap.Init(&h.ends)
 }
 
 // find returns a hold that is not to be forgotten, or nil. There may be no holds.
@@ -257,6 +267,7 @@ func (s *Store) settle(k *target, of *core.Settlement, now int64) (done core.Set
 	}
 	if !of.Ends && (cost == 0 || of.Forget) {
 		delete(h.byID, of.Hold)
+		h.shrink()
 		return done
 	}
 	held.found, held.units = then, cost

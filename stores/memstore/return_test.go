@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/stores/storetest"
 )
@@ -65,5 +67,28 @@ func TestReturnWithDoneContext(t *testing.T) {
 	}
 	if take(t, s, c).Allowed {
 		t.Error("a call with a context that was done has given something back")
+	}
+}
+
+// TestForgottenHolds settles long holds that nobody repeats, beside one that lives.
+func TestForgottenHolds(t *testing.T) {
+	s := New(nil)
+	c := core.Charge{Policy: "p", Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 100, Window: 3600_000_000}}
+	for i := range 1_000 {
+		h := core.Hold{ID: core.HoldIDOf(fmt.Sprint(i)), Life: core.MaxHold}
+		require.NoError(t, s.Hold(t.Context(), &core.Ask{Charges: []core.Charge{c}}, &h))
+		if i == 0 {
+			continue
+		}
+		done, err := s.Settle(t.Context(), []core.Settlement{{Return: core.Return{Charge: c}, Hold: h.ID, Used: int64(min(1, 80/(i+1))), Forget: true}})
+		require.NoError(t, err)
+		require.Equal(t, core.HoldLives, done[0].Found)
+	}
+	for i := range s.shards {
+		for _, h := range s.shards[i].held.keys {
+			require.Len(t, h.byID, 1)
+			require.LessOrEqual(t, len(h.ends), 18)
+			require.Equal(t, core.HoldIDOf("0"), h.ends[0].id)
+		}
 	}
 }
