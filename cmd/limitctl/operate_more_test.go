@@ -133,7 +133,7 @@ func TestOverride(t *testing.T) {
 		{"", "name a policy, a rule, a key or a pattern, and its limit"}, {"--list --key x", "write it alone"}, {"--list x", "unexpected argument"}, {"--remove login per-ip-1m", "unexpected argument"},
 		{"--remove P login R per-ip-1m", "name a policy, a rule, and a key or a pattern"}, {"P login R per-ip-1m K 192.0.2.1", "name a policy, a rule, a key or a pattern, and its limit"},
 		{"--list --pattern x*", "write it alone"}, {"P api R per-user-1h --pattern free L 5 --for 1h", "what keys begin with and a star"}, {"P api R per-user-1h --pattern * L 5 --for 1h", "what keys begin with and a star"}, {"P api R per-user-1h K a --pattern a* L 5 --for 1h", "and no --key"},
-		{"P login R per-ip-1m --pattern 192.0.2* L 5 --for 1h", "a pattern needs a rule whose keys are texts"}, {"P api R global-1m --pattern x* L 5 --for 1h", "one quota of all requests"},
+		{"P login R per-ip-1m --pattern 192.0.2* L 5 --for 1h", "patterns are for rules whose keys are text"}, {"P api R global-1m --pattern x* L 5 --for 1h", "one quota of all requests"},
 		{"P api R per-ip-and-user-1h --pattern x* L 5 --for 1h", "join several values"},
 		{"P login R per-ip-1m K alice L 5 --for 1h", "is not an address"}, {"P login R x K alice L 5 --for 1h", `write one of --policy "login" --rule per-ip-1m`},
 		{"P login R per-ip-1m K 192.0.2.1 L 0 --for 1h", "--limit 0: write a number from 1 up"}, {"P login R per-ip-1m K 192.0.2.1 L 5", "--for: write how long"},

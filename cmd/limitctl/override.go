@@ -97,7 +97,7 @@ func (s *session) resolve(cmd *cobra.Command, c *change, o *overrides.Override) 
 		err = fmt.Errorf("keys of rule %q join several values: write a whole --key in place of a pattern", o.Rule)
 	case o.Pattern != "":
 		if o.Pattern, err = s.limits.Key(found[0], o.Pattern); err != nil {
-			err = fmt.Errorf("%w: a pattern needs a rule whose keys are texts, such as users", err)
+			err = fmt.Errorf("%w: patterns are for rules whose keys are text, such as users", err)
 		} else if !strings.HasSuffix(o.Pattern, "*") {
 			err = errors.New("keys of more than 128 bytes are hashes, which no pattern matches: write a shorter --pattern, or a --key")
 		}
