@@ -128,6 +128,32 @@ func TestHoldEnds(t *testing.T) {
 	})
 }
 
+// TestHoldEndsForOthers has units come back to a request that holds nothing itself.
+func TestHoldEndsForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(nil)
+		dying := &dies{Store: store}
+		_, err := budgetOn(t, dying).Take(t.Context(), held("stream", 60))
+		require.NoError(t, err)
+		dying.dead.Store(true)
+		p := budgetOn(t, store)
+		mine, err := p.Take(t.Context(), held("", 10))
+		require.NoError(t, err)
+		require.NoError(t, mine.Settle(t.Context(), 10))
+		plain := held("", 90)
+		plain.Hold = 0
+		d, err := p.Take(t.Context(), plain)
+		require.NoError(t, err)
+		require.False(t, d.Allowed)
+		time.Sleep(time.Minute)
+		d, err = p.Take(t.Context(), plain)
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		assert.EqualValues(t, 0, leftOf(t, p))
+		time.Sleep(time.Minute)
+	})
+}
+
 // TestHoldGrows settles a hold whose request has said that it used more than is held.
 func TestHoldGrows(t *testing.T) {
 	for used, want := range map[int64]int64{0: 100, 5: 95, 15: 85, 20: 80, 30: 70} {

@@ -26,6 +26,7 @@ func (r *Run) Hold(name string, life int64) {
 		}
 	}
 	slices.Sort(keys) // so that a new rule with a known key changes nothing
+	r.plan.holds.Store(true)
 	r.held = &core.Hold{ID: core.HoldIDOf(fmt.Sprintf("%q %q", name, slices.Compact(keys))), Life: life}
 }
 
@@ -64,6 +65,28 @@ func (r *Run) hold(asks []core.Ask) error {
 		return e.Store.Take(r.calling, asks[1:])
 	}
 	return nil
+}
+
+// freed reports whether the store has refused a request whose keys then got back what others had
+// held that died. The store looks for that only where something is held, so it is asked to hold
+// nothing.
+func (r *Run) freed() bool {
+	d := &r.asks[0].Decision
+	if d.Allowed || d.Mode != core.ModeExact { // it was refused without the store, or from memory
+		return false
+	}
+	var ask core.Ask
+	for i := range r.asks[0].Charges {
+		if c := r.asks[0].Charges[i]; c.Quota.Holds() {
+			c.Cost = 0
+			ask.Charges = append(ask.Charges, c)
+		}
+	}
+	if len(ask.Charges) == 0 {
+		return false
+	}
+	h := core.Hold{Life: core.MinHold}
+	return r.plan.engine.Holder.Hold(r.calling, &ask, &h) == nil && r.endHolds(h.Over) > 0
 }
 
 // endHolds gives back what holds took that have ended, and returns how many did. Others end what

@@ -39,6 +39,7 @@ type Plan struct {
 
 	plain    bool // whether asking the store is the only step: its decision needs no copy then
 	waits    bool // whether a refused request may wait: Run.Wait is for it
+	holds    atomic.Bool // whether a run has held something
 	renewals renewals
 	runs     sync.Pool
 }

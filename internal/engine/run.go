@@ -232,7 +232,12 @@ func (r *Run) takeAll(asks []core.Ask) error {
 	if r.held != nil {
 		return r.hold(asks)
 	}
-	return r.plan.engine.Store.Take(r.calling, asks)
+	store := r.plan.engine.Store
+	err := store.Take(r.calling, asks)
+	if err == nil && r.plan.holds.Load() && r.freed() {
+		err = store.Take(r.calling, r.asks[:1])
+	}
+	return err
 }
 
 // collect makes d the outcome of all rules, in their order: of those that decided, of
