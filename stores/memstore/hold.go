@@ -129,6 +129,7 @@ func (h *holds) set(id core.HoldID, of *hold, until int64) {
 // over returns some holds that have ended.
 func (h *holds) over(c *core.Charge, now int64, list []core.Settlement) []core.Settlement {
 	const most = 8
+	h.forget(now) // one of them may have been ended since
 	for i := 0; i < min(most, len(h.ends)) && h.ends[i].at <= now; i++ {
 		if of := h.byID[h.ends[i].id]; of != nil && of.until == h.ends[i].at && of.found == core.HoldLives {
 			list = append(list, core.Settlement{Return: core.Return{Charge: *c}, Hold: h.ends[i].id, Ends: true})

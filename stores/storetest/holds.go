@@ -177,6 +177,15 @@ func (s *heldSchedule) hold(charges []core.Charge, id core.HoldID) {
 			free[i].Cost = 0
 		}
 	}
+	for i := range charges {
+		of := nameOf(charges[i])
+		listed := slices.ContainsFunc(h.Over, func(o core.Settlement) bool { return nameOf(o.Charge) == of })
+		for other, u := range s.holds[of] {
+			if charges[i].Quota.Holds() && u.found == core.HoldLives && u.until <= s.now && !listed {
+				s.fail("the hold %x on %s is over, and none was listed", other[:2], of.key)
+			}
+		}
+	}
 	d := ask.Decision
 	s.compare(0, &core.Ask{Charges: free, Decision: d})
 	for i := range charges {
