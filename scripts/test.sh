@@ -95,9 +95,11 @@ has_redis() { [ -z "${LIMIT_HIDE_REDIS:-}" ] && has redis-server; }
 # of this script waits for all of them.
 others=
 beside() {
+	last=
 	if has_redis; then
 		"$@" &
-		others="$others $!"
+		last=$!
+		others="$others $last"
 		trap wait EXIT
 		trap 'kill $others 2>/dev/null || :; exit 130' INT TERM
 	else
@@ -148,33 +150,37 @@ if [ -e .git ]; then
 else
 	banner 'This is not a git checkout: no release of it was made and installed'
 fi
-# All at once, the longest first, and more than one for each processor: much of their
-# time is waits.
+# The tests wait for much of their time. What only compiles gets what they leave of the processors.
+beside nice scripts/systems.sh
+# What goes another way without the race detector, counts memory, or is a long run of one
+# goroutine (see internal/race) runs with the oldest Go, so that each Go compiles the library
+# and its dependencies once.
+slow="./stores/redisstore . $(go list ./stores/... | grep -Ev '/(memstore|redisstore)$') ./benchmarks/... ./cmd/limitctl/replay/... ./ops/feed ./ops/livepage ./ops/policyfile ./ops/topkeys"
+oldest=$(scripts/oldest.sh)
+if ! GOTOOLCHAIN=$oldest go version; then
+	[ -z "${LIMIT_REQUIRE_TOOLS:-}" ] || {
+		echo "LIMIT_REQUIRE_TOOLS is set, and $oldest could not be fetched" >&2
+		exit 1
+	}
+	banner "$oldest could not be fetched: nothing is tested with it"
+	oldest=$(go env GOVERSION)
+fi
+# shellcheck disable=SC2086 # these are several
+compile() { GOTOOLCHAIN=$oldest nice go list -export -deps -test $slow ./proof >/dev/null; }
+beside compile
+compiled=$last others=${others% "$last"} # it is waited for earlier
+# All at once, the longest first, and more than one for each processor.
 patterns="$PWD/stores/redisstore $(go list -m -f '{{.Dir}}/...' | grep -v '/proof/\.\.\.$')"
 # shellcheck disable=SC2086 # these are flags, or none, and patterns
 go test -vet=off -p=4 $race $packages $patterns
 (cd tools && GOWORK=off go test -vet=off $race -timeout=20m ./...) # outside of go.work: the files of ops/deploy, with the parser of Prometheus
-scripts/systems.sh
-# What goes another way without the race detector, counts memory, or is a long run of one
-# goroutine (see internal/race) runs with the oldest Go, so that each Go compiles the library
-# and its dependencies once.
-oldest=$(scripts/oldest.sh)
-if GOTOOLCHAIN=$oldest go version; then
-	export GOTOOLCHAIN="$oldest"
-elif [ -n "${LIMIT_REQUIRE_TOOLS:-}" ]; then
-	echo "LIMIT_REQUIRE_TOOLS is set, and $oldest could not be fetched" >&2
-	exit 1
-else
-	banner "$oldest could not be fetched: nothing is tested with it"
-fi
-patterns="./stores/redisstore . $(go list ./stores/... | grep -Ev '/(memstore|redisstore)$') ./benchmarks/... ./cmd/limitctl/replay/... ./ops/feed ./ops/livepage ./ops/policyfile ./ops/topkeys"
-# shellcheck disable=SC2086
-go list -export -deps -test $patterns ./proof >/dev/null # compiles it once for all of them
+[ -z "$compiled" ] || wait "$compiled"
+export GOTOOLCHAIN="$oldest"
 # shellcheck disable=SC2086
 beside go test -vet=off $packages ./core ./stores/memstore
 ! has_redis || beside run_on_miniredis
 # shellcheck disable=SC2086
-go test -vet=off -p=4 $packages -run "Schedules|Batches|Twins|Memory|Allocations|$(shortened)" $patterns
+go test -vet=off -p=4 $packages -run "Schedules|Batches|Twins|Memory|Allocations|$(shortened)" $slow
 # shellcheck disable=SC2086
 go test -vet=off $packages -run Linearizable ./proof
 for other in $others; do
