@@ -9,9 +9,9 @@
 # make faults  produce each fault that a limiter on Redis meets, and write docs/faults.md (three minutes)
 # make proof   the long runs: PROOF_SECONDS (60) of load, KILLS (100) of processes that hold leases,
 #              SCHEDULES (100000) for each store, a flood of KEYS (10000000), REQUESTS (200000) over
-#              connections that break, the longest call of the script, FAILOVERS (20) of Sentinel and
-#              Cluster, HISTORIES (10000) for each store, every eviction policy, each fuzz test
-#              LOOPS (10000000) times, mutants
+#              connections that break, the longest call of the script, BOOKS (1000000) of requests that
+#              are held and settled, FAILOVERS (20) of Sentinel and Cluster, HISTORIES (10000) for
+#              each store, every eviction policy, each fuzz test LOOPS (10000000) times, mutants
 # make mutants put MUTANTS (100) random faults into the library, one at a time, and print those that its tests
 #              do not find; SEED repeats a sample, IN=core,stores/memstore limits it to folders
 # make soak    instances on a Redis that fails again and again, and rules that change, for SOAK (1h)
@@ -24,6 +24,7 @@ KILLS ?= 100
 SCHEDULES ?= 100000
 KEYS ?= 10000000
 REQUESTS ?= 200000
+BOOKS ?= 1000000
 FAILOVERS ?= 20
 HISTORIES ?= 10000
 LOOPS ?= 10000000
@@ -62,6 +63,7 @@ proof:
 	LIMIT_SCHEDULES=$(SCHEDULES) go test -count=1 -v -timeout=2h -run 'Definition|TestStore/Schedules|TestBatches' ./core ./stores/memstore ./stores/redisstore
 	LIMIT_LONGEST=1 go test -count=1 -v -timeout=1h -run Longest ./stores/redisstore
 	LIMIT_REQUESTS=$(REQUESTS) go test -count=1 -v -timeout=1h -run 'InTime|LostReplies|EveryByte|Swapped|Flushed|UnavailableStates' ./stores/redisstore
+	LIMIT_BOOKS=$(BOOKS) go test -count=1 -v -timeout=2h -run Books ./stores/redisstore
 	cd proof && LIMIT_FAILOVERS=$(FAILOVERS) go test -count=1 -v -timeout=1h -run 'Failovers|Kills|Slots' .
 	cd proof && LIMIT_HISTORIES=$(HISTORIES) go test -count=1 -v -timeout=1h -run Linearizable .
 	cd proof && LIMIT_EVICTION=20000 go test -count=1 -v -timeout=1h -run Eviction .
