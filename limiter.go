@@ -103,7 +103,9 @@ func New(store core.Store, options *Options) *Limiter {
 	l.engine.Queues.Requests = cmp.Or(l.options.Waiters, defaultTotalWaiters)
 	l.engine.Queues.Polls = min(mostPolls, allPolls/max(1, l.options.Instances))
 	l.engine.Store = decorate.Store(store, decorate.Options{Instances: l.options.Instances, MaxKeys: l.options.MaxKeys, Log: l.lines.Logger()})
-	_, l.engine.InMemory = l.engine.Store.(*memstore.Store)
+	if memory, ok := l.engine.Store.(*memstore.Store); ok { // a type that embeds one decides by its own Take
+		l.engine.InMemory, l.engine.Bind = true, memory.Bind
+	}
 	l.engine.Holder = core.HolderOf(l.engine.Store)
 	l.notices.look.Store(lookAtStore)
 	return l

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -156,4 +157,28 @@ func TestMaxKeys(t *testing.T) {
 		assert.Less(t, admitted, 2_000)
 		assert.Greater(t, overflows, 15_000)
 	}
+}
+
+// An embedding store overrides Take, and inherits the other methods of a memory store.
+type embedding struct {
+	*memstore.Store
+	calls atomic.Int64
+}
+
+func (s *embedding) Take(ctx context.Context, asks []core.Ask) error {
+	s.calls.Add(1)
+	return s.Store.Take(ctx, asks)
+}
+
+// TestStoreThatEmbedsMemory checks that a store is asked by its own Take, although what it
+// embeds has a faster way.
+func TestStoreThatEmbedsMemory(t *testing.T) {
+	store := &embedding{Store: memstore.New(nil)}
+	policy := mustPolicy(limit.New(store, nil), limit.Named("p", limit.PerUser(time.Hour, 5), limit.Global(time.Hour, 5)))
+	for range 3 {
+		d, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+	}
+	require.EqualValues(t, 3, store.calls.Load())
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,9 +38,10 @@ type Plan struct {
 	prepare []func(*Run)       // before the store is asked
 	steps   []func(*Run) error // each time it is asked
 
-	plain    bool // whether asking the store is the only step: its decision needs no copy then
-	waits    bool // whether a refused request may wait: Run.Wait is for it
-	holds    atomic.Bool // whether a run has held something
+	plain    bool                                   // whether asking the store is the only step: its decision needs no copy then
+	take     func(context.Context, *core.Ask) error // of a plain plan: see Engine.Bind; or nil
+	waits    bool                                   // whether a refused request may wait: Run.Wait is for it
+	holds    atomic.Bool                            // whether a run has held something
 	renewals renewals
 	runs     sync.Pool
 }
@@ -100,9 +102,23 @@ func (e *Engine) NewPlan(rules []Rule, usual *Terms, distinguishes bool) *Plan {
 	if queues || settles {
 		p.steps = append(p.steps, (*Run).keep)
 	}
-	p.plain = len(p.steps) == 1
+	if p.plain = len(p.steps) == 1; p.plain {
+		p.take = e.bind(rules)
+	}
 	p.renewals.engine = e
 	return p
+}
+
+// bind returns what decides by rules, or nil if that is Take of the store.
+func (e *Engine) bind(rules []Rule) func(context.Context, *core.Ask) error {
+	if e.Bind == nil {
+		return nil
+	}
+	charges := make([]core.Charge, len(rules))
+	for i := range rules {
+		charges[i] = rules[i].Charge
+	}
+	return e.Bind(charges)
 }
 
 // Exempting returns a plan of the same rules whose runs may exempt the caller from some.

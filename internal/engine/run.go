@@ -228,12 +228,16 @@ func (r *Run) ask(d *Decision) (err error) {
 }
 
 // takeAll has the store decide, and hold what the run is to hold.
-func (r *Run) takeAll(asks []core.Ask) error {
-	if r.held != nil {
-		return r.hold(asks)
-	}
+func (r *Run) takeAll(asks []core.Ask) (err error) {
 	store := r.plan.engine.Store
-	err := store.Take(r.calling, asks)
+	switch {
+	case r.held != nil:
+		return r.hold(asks)
+	case r.plan.take != nil:
+		err = r.plan.take(r.calling, &asks[0])
+	default:
+		err = store.Take(r.calling, asks)
+	}
 	if err == nil && r.plan.holds.Load() && r.freed() {
 		err = store.Take(r.calling, r.asks[:1])
 	}

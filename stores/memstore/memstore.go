@@ -157,9 +157,9 @@ func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 	for i := range asks {
 		n += len(asks[i].Charges)
 	}
-	var few [4]target // most policies have few rules; these need no allocation
-	keys := few[:]
-	if n > len(few) {
+	var all [few]target
+	keys := all[:]
+	if n > len(all) {
 		keys = make([]target, n)
 	}
 	keys = keys[:n]
@@ -187,8 +187,8 @@ func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 
 // take decides an ask on keys whose entries were found, under their locks.
 func (s *Store) take(ask *core.Ask, keys []target, now int64) {
-	var few [4]core.State
-	states := few[:0]
+	var all [few]core.State
+	states := all[:0]
 	overflows := false
 	for i := range keys {
 		k := &keys[i]
@@ -244,6 +244,9 @@ func (s *Store) insertNew(now int64, keys []target) {
 	}
 }
 
+// few is how many charges need no allocation: most policies have few rules.
+const few = 4
+
 // A target is what a charge takes from.
 type target struct {
 	charge *core.Charge
@@ -260,13 +263,21 @@ type target struct {
 // Rules that all requests share have an empty key, and shards of their own. Those
 // are locked last, and so for the shortest time.
 func (s *Store) place(k *target, c *core.Charge) {
-	k.charge, k.name = c, s.name(c)
-	var hash uint64
-	if k.name != nil {
-		hash = k.name.hash
+	if n := s.name(c); n != nil {
+		s.placeNamed(k, c, n)
 	} else {
-		hash = s.hashRule(c)
+		s.placeHashed(k, c, s.hashRule(c))
 	}
+}
+
+// placeNamed is place for a charge of a rule with a name.
+func (s *Store) placeNamed(k *target, c *core.Charge, n *name) {
+	k.name = n
+	s.placeHashed(k, c, n.hash)
+}
+
+func (s *Store) placeHashed(k *target, c *core.Charge, hash uint64) {
+	k.charge = c
 	if c.Key != "" {
 		hash = (hash ^ maphash.String(s.seed, c.Key)) * 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio
 		hash ^= hash >> 32
