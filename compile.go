@@ -21,7 +21,7 @@ type version struct {
 	set      RuleSet
 	list     []Rule        // of the set
 	rules    []engine.Rule // without the policy of their charges, unless they are of another set
-	keyOf    []int         // for each rule, the index of the first rule with its resolver
+	keyOf    []int         // for each rule, the index of the first rule with its resolver; above its own if it has no key
 	names    []string      // for each rule
 	members  []string      // for each rule, how its member of RateLimit begins
 	refusals []Refusal     // for each rule what refused requests meet; nil if that is 429
@@ -60,6 +60,9 @@ func newVersion(policy *Policy, set RuleSet) *version {
 		if !known || r.Key.Uses(grammar.Func) {
 			first = i
 			index[text] = i
+		}
+		if r.Key.Kind() == grammar.Global {
+			first = len(named)
 		}
 		p.keyOf = append(p.keyOf, first)
 		p.names = append(p.names, r.Name)

@@ -183,17 +183,17 @@ func (p *version) fill(run *engine.Run, r *Request) (*terms.Terms, error) {
 	if r.Hold > 0 {
 		run.Hold(strings.Clone(r.ID), r.Hold.Microseconds()) // a copy, so that r does not escape
 	}
+	usual := min(max(1, r.Cost), core.MaxCost)
 	for i := range run.Charges {
-		cost := max(1, r.Cost)
-		if run.Charges[i].Quota.Bars() {
-			cost = 0
+		run.Charges[i].Cost = usual
+		if p.bars && run.Charges[i].Quota.Bars() {
+			run.Charges[i].Cost = 0
 		}
 		if len(r.Costs) > 0 {
 			if n, said := r.Costs[p.names[i]]; said {
-				cost = n
+				run.Charges[i].Cost = min(n, core.MaxCost)
 			}
 		}
-		run.Charges[i].Cost = min(cost, core.MaxCost)
 	}
 	if !p.distinguishes && r.Class == "" { // waiters have classes, whatever the rules
 		run.Caller.Class = p.defaultClass
@@ -206,10 +206,11 @@ func (p *version) fill(run *engine.Run, r *Request) (*terms.Terms, error) {
 // fillKeys fills in the keys, and what is counted by rules of distinct values. Each resolver is
 // asked once.
 func (p *version) fillKeys(run *engine.Run, value func(*KeyResolver) string) {
-	for i := range run.Charges {
-		if first := p.keyOf[i]; first < i {
+	for i, first := range p.keyOf {
+		switch {
+		case first < i:
 			run.Charges[i].Key = run.Charges[first].Key
-		} else {
+		case first == i:
 			run.Charges[i].Key = p.list[i].Key.Resolve(value)
 		}
 		if p.shows && run.Charges[i].Quota.Algorithm == core.Distinct {
