@@ -17,10 +17,9 @@ type bound struct {
 
 // Bind returns a function that decides one ask as Take does, but faster: of charges like
 // these, which may differ in Key, Cost and ID only. It is safe for concurrent use. Bind returns
-// nil for charges that are not valid, for debts, for leases, whose ID must be checked, and for
-// more than four.
+// nil for charges that are not valid, for debts, and for leases, whose ID must be checked.
 func (s *Store) Bind(charges []core.Charge) func(context.Context, *core.Ask) error {
-	if len(charges) > few || core.ValidateCharges(charges) != nil {
+	if core.ValidateCharges(charges) != nil {
 		return nil
 	}
 	b := &bound{store: s, names: make([]name, len(charges)), logs: true}
@@ -32,13 +31,27 @@ func (s *Store) Bind(charges []core.Charge) func(context.Context, *core.Ask) err
 		b.names[i] = name{ruleOf(c), unique.Make(ruleOf(c)), s.hashRule(c)}
 		b.logs = b.logs && c.Quota.Algorithm == core.SlidingLog
 	}
-	return b.take
+	if len(charges) > few {
+		return b.takeMany
+	}
+	return b.takeFew
 }
 
-func (b *bound) take(ctx context.Context, ask *core.Ask) error {
+func (b *bound) takeFew(ctx context.Context, ask *core.Ask) error {
+	var keys [few]target
+	var logs [few]*core.Log
+	return b.take(ctx, ask, keys[:len(b.names)], logs[:len(b.names)])
+}
+
+func (b *bound) takeMany(ctx context.Context, ask *core.Ask) error {
+	var keys [core.MaxCharges]target
+	var logs [core.MaxCharges]*core.Log
+	return b.take(ctx, ask, keys[:len(b.names)], logs[:len(b.names)])
+}
+
+// take decides an ask. It is given room for what it takes from.
+func (b *bound) take(ctx context.Context, ask *core.Ask, keys []target, logs []*core.Log) error {
 	s := b.store
-	var all [few]target
-	keys := all[:len(b.names)]
 	for i := range keys {
 		c := &ask.Charges[i]
 		if uint64(c.Cost) > uint64(core.MaxCost) {
@@ -52,16 +65,14 @@ func (b *bound) take(ctx context.Context, ask *core.Ask) error {
 	order := inOrder(keys)
 	now := s.lock(keys, &order)
 	defer s.unlock(keys, &order)
-	if !b.logs || !takeLogs(ask, keys, now) {
+	if !b.logs || !takeLogs(ask, keys, logs, now) {
 		s.take(ask, keys, now)
 	}
 	return nil
 }
 
 // takeLogs is take for keys that all have logs of their own. It reports whether they do.
-func takeLogs(ask *core.Ask, keys []target, now int64) bool {
-	var all [few]*core.Log
-	logs := all[:len(keys)]
+func takeLogs(ask *core.Ask, keys []target, logs []*core.Log, now int64) bool {
 	for i := range keys {
 		e := keys[i].entry
 		if e == nil || e.algorithm != core.SlidingLog || e.sharedUntil > now {
