@@ -86,7 +86,14 @@ func (s seen) begin(ctx context.Context) {
 }
 
 func (s seen) Take(ctx context.Context, asks []core.Ask) error {
+	var bound func(context.Context, *core.Ask) error
+	if len(asks) == 1 && rand.IntN(2) == 0 { // as a plan decides
+		bound = s.Bind(asks[0].Charges)
+	}
 	s.begin(ctx)
+	if bound != nil {
+		return bound(ctx, &asks[0])
+	}
 	return s.Store.Take(ctx, asks)
 }
 
