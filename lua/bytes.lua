@@ -5,18 +5,22 @@ local byte, char, rep, sub, ceil = string.byte, string.char, string.rep, string.
 local call = redis.call
 local keys, argv = KEYS, ARGV
 
+-- @rare without state.lua
 local function u24(s, i)
   local a, b, c = byte(s, i, i + 2)
   return (a*256 + b)*256 + c
 end
+-- @rare without state.lua
 local function u32(s, i)
   local a, b, c, d = byte(s, i, i + 3)
   return ((a*256 + b)*256 + c)*256 + d
 end
+-- @rare without state.lua
 local function u48(s, i)
   local a, b, c, d, e, f = byte(s, i, i + 5)
   return ((((a*256 + b)*256 + c)*256 + d)*256 + e)*256 + f
 end
+-- @rare without state.lua
 local function u56(s, i)
   local a, b, c, d, e, f, g = byte(s, i, i + 6)
   return (((((a*256 + b)*256 + c)*256 + d)*256 + e)*256 + f)*256 + g
@@ -30,11 +34,13 @@ local function rep_many(s, n)
   return rep(rep(s, 1000), (n - rest) / 1000) .. rep(s, rest)
 end
 
+-- @rare without state.lua
 local function be24(x)
   local c = x % 256; x = (x - c) / 256
   local b = x % 256
   return char((x - b) / 256, b, c)
 end
+-- @rare without state.lua
 local function be56(x)
   local g = x % 256; x = (x - g) / 256
   local f = x % 256; x = (x - f) / 256

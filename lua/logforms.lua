@@ -33,13 +33,15 @@
 local RING_SHORT, RING_LONG = 99, 100 -- 'c' 'd'
 local STRING_MOST, RING_LEAST = 128, 65 -- units of a log in each form
 
+-- @rare without state.lua
 -- how many of the ticks, oldest first, are of times up to `at`
 local function count_until(ticks, width, newest, at)
-  local modulus, read, low, high = 4294967296, u32, 0, #ticks / width
-  if width == 6 then modulus, read = 281474976710656, u48 end
+  local modulus, low, high = 4294967296, 0, #ticks / width
+  if width == 6 then modulus = 281474976710656 end
   while low < high do
     local middle = (low + high - (low + high) % 2) / 2
-    if newest - (newest - read(ticks, middle*width + 1)) % modulus <= at then low = middle + 1 else high = middle end
+    local tick = width == 4 and u32(ticks, middle*width + 1) or u48(ticks, middle*width + 1)
+    if newest - (newest - tick) % modulus <= at then low = middle + 1 else high = middle end
   end
   return low
 end
@@ -109,8 +111,8 @@ end
 local function ring_of(limit, window, ticks, oldest, newest)
   local width = window < 4294967296 and 4 or 6
   local live = #ticks / width
-  return char(width == 4 and RING_SHORT or RING_LONG) .. be24(limit) .. sub(be56(window), 2) .. be24(live % limit) .. be24(live) ..
-    be56(oldest) .. be56(newest) .. ticks
+  local head = char(width == 4 and RING_SHORT or RING_LONG) .. be24(limit) .. sub(be56(window), 2)
+  return head .. be24(live % limit) .. be24(live) .. be56(oldest) .. be56(newest) .. ticks
 end
 
 -- @rare
@@ -146,8 +148,7 @@ local mixed -- nil if there is none, since an empty table costs a lone call 1 %
 -- the neighbours are asked for next.
 local function time_at(s, j)
   if j == 0 then return s.oldest end
-  local width, modulus, read, size = 4, 4294967296, u32, s.size
-  if s.width == 6 then width, modulus, read = 6, 281474976710656, u48 end
+  local width, size = s.width, s.size
   local i = (j - s.from)*width + 1
   if i < 1 or i + width - 1 > #s.slots then
     local slot = (s.cursor - s.live + j) % size
@@ -155,7 +156,8 @@ local function time_at(s, j)
     s.from, s.slots, i = j, call('GETRANGE', s.key, 30 + slot*width, 29 + stop*width), 1
     if #s.slots < width then return s.newest end -- something else has cut it short: count it as new
   end
-  return s.newest - (s.newest - read(s.slots, i)) % modulus
+  if width == 4 then return s.newest - (s.newest - u32(s.slots, i)) % 4294967296 end
+  return s.newest - (s.newest - u48(s.slots, i)) % 281474976710656
 end
 
 -- @rare without ring.lua
@@ -258,6 +260,7 @@ local function grow(s, n, ttl)
   return call('SET', s.key, call('GET', s.key) .. rep_many('\0', (size - slots)*s.width), 'PX', ttl)
 end
 
+-- @rare without state.lua
 -- writes n units taken now into a ring
 local function write_ring(s, n, now, stamp, grace)
   local size, width, window, cursor, live, oldest = s.size, s.width, s.window, s.cursor, s.live, now

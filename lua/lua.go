@@ -23,6 +23,7 @@ import (
 // charges on the same states with the same quotas. It is safe for concurrent use.
 type Rules struct {
 	Script *Script
+	One    *Script // for a lone request, with the same keys and arguments: see [Left]; or nil
 
 	charges  []core.Charge // of a request, without keys, costs and leases
 	places   []place       // of each of them
@@ -60,8 +61,17 @@ func NewRules(prefix string, asks []core.Ask) *Rules {
 	s.extra, s.several = l.reserves != nil, l.shape != nil
 	s.addAlgorithms(len(l.rules), func(i int) *core.Quota { return &l.rules[i].Quota })
 	l.Script = s.join("take.lua")
+	if l.reserves == nil && l.shape == nil && len(l.places) == len(l.rules) &&
+		!slices.ContainsFunc(l.charges, func(c core.Charge) bool { return c.Quota.Algorithm != core.SlidingLog }) {
+		one := &selection{names: []string{"bytes.lua", "logforms.lua"}, purpose: taking}
+		l.One = one.join("takeone.lua")
+	}
 	return l
 }
+
+// Left reports whether Rules.One has left a request to Rules.Script. The reply is without the
+// number of the call.
+func Left(reply []int64) bool { return len(reply) == 2 && reply[1] == 0 }
 
 func (l *Rules) add(prefix string, ask, number int, from *core.Charge) {
 	c := core.Charge{Policy: strings.Clone(from.Policy), Rule: strings.Clone(from.Rule), Variant: strings.Clone(from.Variant),

@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	maxInFlight = 2     // calls of a batcher at the same time, but for returns 1
-	maxBatch    = 128   // requests in a call; 128 keep Redis for about 0.6 ms
-	maxWeight   = 2_500 // µs that all but the first keep Redis at worst, by [lua.Rules.Weight]
+	maxInFlight = 2           // calls of a batcher at the same time, but for returns 1
+	maxBatch    = 128         // requests in a call; 128 keep Redis for about 0.6 ms
+	leftFor     = time.Second // see batcher.left: a key that another version of a rule has charged has company
+	maxWeight   = 2_500       // µs that all but the first keep Redis at worst, by [lua.Rules.Weight]
 )
 
 // A batcher sends requests in batches: those of one shape to decide, or the returns of one
@@ -37,6 +38,7 @@ type batcher struct {
 	// until when its calls are sent as for keys that several algorithms charge, in ticks
 	tallied atomic.Int64
 	others  atomic.Uint32 // the algorithms that these keys had beside those of the rules: lua.Algorithms
+	left    atomic.Int64  // until when lone requests are decided as a batch, in ticks
 
 	mu       sync.Mutex
 	inFlight int
@@ -314,10 +316,20 @@ func (b *batcher) decide(ctx context.Context, batch []*request) error {
 	}
 	defer func() { clear(asks); batch[0].batch = asks }()
 	var tallied *lua.Script
-	if b.tallied.Load() > ticks() {
+	now := ticks()
+	if b.tallied.Load() > now {
 		tallied = b.rules.Tallied(lua.Algorithms(b.others.Load()))
 	}
-	reply, err := b.store.decide(ctx, b.rules, asks, tallied)
+	var reply []int64
+	var err error
+	if len(asks) == 1 && tallied == nil && b.rules.One != nil && b.left.Load() <= now {
+		var left bool
+		if reply, left, err = b.store.decideOne(ctx, b.rules, asks); left {
+			b.left.Store(now + int64(leftFor))
+		}
+	} else {
+		reply, err = b.store.decide(ctx, b.rules, asks, tallied)
+	}
 	if err != nil {
 		return err
 	}

@@ -6,8 +6,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -22,8 +24,8 @@ import (
 
 // A twin is a second server on which each call of the store runs as well, by the
 // files as they are written. Replies and states must be those of the script that the
-// store runs, which is flattened. The script for a single return must do what the files for
-// several do, or nothing.
+// store runs, which is flattened. The scripts for a single return and for a lone decision must do
+// what the files for several do, or nothing.
 type twin struct {
 	t      *testing.T
 	client *redis.Client
@@ -35,12 +37,16 @@ type twin struct {
 	ones          map[string]bool // the scripts for a single return, by their SHA
 	several       map[byte]string // the files for several returns, by algorithm
 	singles, left map[byte]int    // how often the former gave units back, and left that to the latter
+
+	lone               *lua.Rules // of sliding logs
+	decided, undecided int        // lone decisions of lone.One, and those left to lone.Script
 }
 
 // withTwin returns a client whose calls run on the twin too.
 func withTwin(t *testing.T) (*redis.Client, *twin) {
 	client, other := redistest.Real(t), &twin{t: t, client: redistest.Real(t), every: 10, singles: make(map[byte]int), left: make(map[byte]int)} // two servers
 	other.several, other.ones = severalOf()
+	other.lone = lua.NewRules("limit", ask([]core.Charge{charge("r", "k", 1000, time.Second)}))
 	bare := redis.NewClient(client.Options()) // without the hook
 	t.Cleanup(func() { bare.Close() })
 	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
@@ -94,6 +100,14 @@ func (w *twin) compare(ctx context.Context, client *redis.Client, sha, text stri
 		w.singles[algorithm]++
 		text = w.several[algorithm]
 	}
+	if reply, ok := cmd.(once); ok && sha == w.lone.One.SHA && err == nil {
+		if lua.Left(reply.Val()[:len(reply.Val())-1]) {
+			w.undecided++
+			return
+		}
+		w.decided++
+		text = lua.Plain(w.lone.Script.SHA)
+	}
 	got, failed := w.client.Do(ctx, append([]any{"eval", text}, args...)...).Int64Slice()
 	assert.Equal(w.t, err == nil, failed == nil, "%v, %v", err, failed)
 	if reply, ok := cmd.(once); ok && err == nil {
@@ -122,6 +136,68 @@ func TestFlattened(t *testing.T) {
 	compareBatches(t, at(client, &now), &now, 60)
 	t.Logf("%d calls", other.calls)
 	assert.Greater(t, other.calls, 1000)
+}
+
+// TestLoneDecisions compares the script for lone decisions with the files of the one for batches,
+// in replies and in stored bytes, over random histories: of one to four rules with logs in every
+// form, of two versions, with a clock that sometimes steps back.
+func TestLoneDecisions(t *testing.T) {
+	race.Skip(t)
+	client, other := withTwin(t)
+	other.every = 1
+	now := start
+	store := at(client, &now)
+	rings, refused := 0, 0
+	for seed := range 300 {
+		random := rand.New(rand.NewPCG(11, uint64(seed)))
+		versions := [2][]core.Charge{make([]core.Charge, 1+random.IntN(4))}
+		for r := range versions[0] {
+			q := core.Quota{Limit: []int64{1, 5, 100, 127, 128, 129, 140, 400}[random.IntN(8)], Window: 1_000_000 << random.IntN(15)}
+			if random.IntN(4) == 0 {
+				q.Window += 7 // no whole ms
+			}
+			versions[0][r] = core.Charge{Policy: fmt.Sprint("p", seed), Rule: fmt.Sprint("r", r), Quota: q}
+		}
+		versions[1] = slices.Clone(versions[0])
+		versions[1][0].Quota.Limit += random.Int64N(3)
+		versions[1][0].Quota.Window *= 1 + random.Int64N(2)
+		for range 40 {
+			charges := slices.Clone(versions[random.IntN(40)/39])
+			now += random.Int64N(2) * random.Int64N(1+charges[0].Quota.Window/[]int64{1, 5, 50, 1000}[random.IntN(4)])
+			if random.IntN(60) == 0 {
+				now -= charges[0].Quota.Window / 4
+			}
+			for r := range charges {
+				c := &charges[r]
+				c.Key, c.Cost = fmt.Sprint("k", random.IntN(2)), random.Int64N(1+max(2, c.Quota.Limit/[]int64{1, 3, 10}[random.IntN(3)]))
+				if random.IntN(30) == 0 {
+					c.Cost = c.Quota.Limit + 1
+				}
+			}
+			batch := [][]core.Ask{{{Charges: charges}}}
+			rules := lua.NewRules(store.prefix, batch[0])
+			reply, _, err := store.decideOne(t.Context(), rules, batch)
+			require.NoError(t, err)
+			require.NoError(t, rules.Decode(reply, batch, func(_ int, err error) { require.NoError(t, err) }))
+			if !batch[0][0].Decision.Allowed {
+				refused++
+			}
+			for r := range charges {
+				if value := client.Get(t.Context(), lua.Key(store.prefix, &charges[r])).Val(); value != "" && (value[0] == 'c' || value[0] == 'd') {
+					rings++
+				}
+			}
+		}
+		now = max(now, start)
+		if t.Failed() {
+			t.Fatalf("seed %d: %+v", seed, versions)
+		}
+	}
+	t.Logf("%d decided, %d left, %d refused, %d rings", other.decided, other.undecided, refused, rings)
+	assert.Greater(t, other.decided, 8000)
+	assert.Greater(t, other.undecided, 300)
+	assert.Greater(t, refused, 1000)
+	assert.Greater(t, rings, 1000)
 }
 
 // TestSingleReturns compares the scripts for a single return with the files of those for

@@ -227,6 +227,20 @@ func (s *Store) decide(ctx context.Context, rules *lua.Rules, batch [][]core.Ask
 	return s.numbered(ctx, &invocation{script: script, keys: keys, args: args, timed: now == ""}, batch[0])
 }
 
+// decideOne is decide for a lone request, by the script for it. It also returns whether that has
+// left the request to the script for batches.
+func (s *Store) decideOne(ctx context.Context, rules *lua.Rules, batch [][]core.Ask) (reply []int64, left bool, err error) {
+	now := s.now()
+	keys, args := rules.Encode(now, s.grace, batch)
+	c := &invocation{script: rules.One, keys: keys, args: args, timed: now == ""}
+	if reply, err = s.numbered(ctx, c, batch[0]); err != nil || !lua.Left(reply) {
+		return reply, false, err
+	}
+	c = &invocation{script: rules.Script, keys: keys, args: args, timed: now == "", span: span{end: c.end}}
+	reply, err = s.numbered(ctx, c, batch[0])
+	return reply, true, err
+}
+
 // numbered runs a script whose call and reply end with the number of the call, and returns
 // the reply without it. The error of a call without an answer is about some asks of it.
 func (s *Store) numbered(ctx context.Context, c *invocation, of []core.Ask) ([]int64, error) {

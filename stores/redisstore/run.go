@@ -25,7 +25,7 @@ type invocation struct {
 	// number, and that a reply begins with the time of the server and ends with the number.
 	timed bool
 
-	span                           // set by run
+	span                           // set by run, but for the end of a call that goes on with another one
 	words   []any                  // likewise: the command
 	space   [12]any                // of most words
 	failing atomic.Pointer[server] // the server that an error is about

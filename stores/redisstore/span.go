@@ -17,10 +17,13 @@ type span struct {
 	err             error // why done is closed
 }
 
-// begin begins a span that ends with ctx or after a timeout. The caller calls the function
+// begin begins a span that ends with ctx, and after a timeout unless it has an end. The caller calls the function
 // that it returns, and cancels the span.
 func (s *span) begin(ctx context.Context, timeout time.Duration) (leave func() bool) {
-	s.Context, s.end, s.done = ctx, time.Now().Add(timeout), make(chan struct{})
+	s.Context, s.done = ctx, make(chan struct{})
+	if s.end.IsZero() {
+		s.end = time.Now().Add(timeout)
+	}
 	if end, ok := ctx.Deadline(); ok && end.Before(s.end) {
 		s.end = end
 	}

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -130,6 +131,15 @@ func everyCall(c core.Charge, at int64) []scriptCall {
 		}
 		return of
 	}}}
+	if rules.One != nil {
+		decode := calls[0].decode
+		calls = append(calls, scriptCall{rules.One, keys, args, func(reply []int64) error {
+			if lua.Left(reply) {
+				return fmt.Errorf("%w: %s is left to another script", lua.ErrValue, valueKey)
+			}
+			return decode(reply)
+		}})
+	}
 	if c.Quota.Algorithm != core.Concurrency {
 		r := lua.NewReturns("limit", "", grace, []core.Return{{Charge: c, At: at, Remaining: 3, ResetAfter: 60_000_000}}, false)
 		return append(calls, scriptCall{r.Script, r.Keys, r.Args, func(reply []int64) error {
