@@ -3,8 +3,11 @@
 
 local call, char, format, match, sub = redis.call, string.char, string.format, string.match, string.sub
 
+-- the faster of two, or on servers of 32 bits the one that can write a time
+local WHOLE = format('%d', 4294967296) == '4294967296' and '%d' or '%.0f'
+
 -- a time or a number of units as text
-local function text_of(n) return format('%.0f', n) end
+local function text_of(n) return format(WHOLE, n) end
 
 -- the time of the call
 local function time_of(now)

@@ -1,4 +1,4 @@
--- Decides one ask by another script, and holds what it took: see core.Hold.
+-- Decides one ask by another script, or by a second one if that leaves it, and holds what it took: see core.Hold.
 --
 -- KEYS      those of the script; then of each charge that is held two: a hash of its holds by
 --           their ids, and a sorted set of the ids by the time at which they end, or are
@@ -25,6 +25,9 @@
 
 local function decide(KEYS, ARGV)
 INNER
+end
+local function decide_left(KEYS, ARGV)
+OTHER
 end
 
 local last = #ARGV
@@ -85,12 +88,14 @@ if found == 1 then -- it was charged already
   for c = 1, #flags do free[c] = sub(list, 8*c - 7, 8*c - 6) .. string.rep('\0', 6) end
   args[5] = table.concat(free)
 end
-local reply = decide({unpack(KEYS, 1, first)}, args)
+local states = {unpack(KEYS, 1, first)}
+local reply = decide(states, args)
+if #reply == 3 and reply[2] == 0 then reply = decide_left(states, args) end -- see takeone.lua
 for i = 2, #reply do out[#out + 1] = reply[i] end
 if found == 1 or #reply < 3 or reply[2] < 1 then return out end
 
 at = first
-local stop = now + life
+local stop, line = now + life, 'L' .. string.rep(' ' .. WHOLE, 6)
 for c = 1, #flags do
   local flag = sub(flags, c, c)
   if flag ~= '0' then
@@ -99,7 +104,7 @@ for c = 1, #flags do
     local units = 0
     for i = 8*c - 5, 8*c do units = units*256 + string.byte(list, i) end
     if units > 0 then
-      local hold = format('L %.0f %.0f %.0f %.0f %.0f %.0f', stop, units, now, reply[3*c], reply[3*c + 2], flag == '2' and units or 0)
+      local hold = format(line, stop, units, now, reply[3*c], reply[3*c + 2], flag == '2' and units or 0)
       -- for as long as the units may count, since nobody may come before
       local least = math.max(stop + 1000*memory, now + reply[3*c + 2]) + 1000*grace
       write_hold(hash, ends, id, hold, stop, soonests[c], lives[c], least, now)

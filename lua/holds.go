@@ -38,6 +38,9 @@ func wrap(driver string, inner ...*Script) *Script {
 	return known.(*Script)
 }
 
+// nothing stands where a driver has no second script.
+var nothing Script
+
 // memoryMillis is [core.HoldMemory] in ms.
 const memoryMillis = core.HoldMemory / 1000
 
@@ -57,7 +60,12 @@ type Held struct {
 // Held encodes a call of hold.lua. Prefix, now and grace are as for [NewRules] and
 // [Rules.Encode], and so is Args[1].
 func (l *Rules) Held(prefix, now string, grace int, ask *core.Ask, h *core.Hold) *Held {
-	of := &Held{rules: l, Script: wrap("hold.lua", l.Script)}
+	of := &Held{rules: l}
+	if l.One != nil {
+		of.Script = wrap("hold.lua", l.One, l.Script)
+	} else {
+		of.Script = wrap("hold.lua", l.Script, &nothing)
+	}
 	of.Keys, of.Args = l.Encode(now, grace, [][]core.Ask{{*ask}})
 	flags := make([]byte, len(ask.Charges))
 	for i := range ask.Charges {

@@ -99,7 +99,7 @@ end
 local stop = now + 1000*memory
 for s, hold in pairs(after) do
   local hash, ends, id = KEYS[first + 2*s - 1], KEYS[first + 2*s], ARGV[6 + returns + owing + 3*s - 2]
-  local line = format(hold[2] and 'E %.0f %.0f%s' or 'S %.0f %.0f', stop, hold[1], hold[2])
+  local line = (hold[2] and 'E ' or 'S ') .. text_of(stop) .. ' ' .. text_of(hold[1]) .. (hold[2] or '')
   if hold[1] == 0 and not hold[2] then -- it is forgotten
     call('ZREM', ends, id)
     if call('EXISTS', ends) == 1 then
