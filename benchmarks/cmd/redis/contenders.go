@@ -137,12 +137,12 @@ func policyOf(name string, rules limit.RuleSet, options *limit.Options, on func(
 	}}
 }
 
-// plain calls the script of the store once for each decision, without batches: the lower
-// bound for a single caller.
+// plain calls the script of the store for a lone decision each time, without batches: the
+// lower bound for a single caller.
 func plain(name string, two twoRules) contender {
 	return contender{name, func(client *redis.Client) (func() decide, func()) {
 		rules := lua.NewRules("plain", []core.Ask{{Charges: two.charges()}})
-		script := redis.NewScript(rules.Script.Text)
+		script := redis.NewScript(rules.One.Text)
 		return func() decide {
 			asks := []core.Ask{{Charges: two.charges()}}
 			one := [][]core.Ask{asks}
