@@ -1,11 +1,14 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
@@ -236,7 +239,8 @@ func refusalWords() []attribute {
 				return words(r.Message != "", "message", grammar.Quote(r.Message))
 			},
 			check: func(r *Rule, p *problems) {
-				if r.Message != "" && !validMessage(r.Message) {
+				unprintable := func(c rune) bool { return c == unicode.ReplacementChar || !unicode.IsPrint(c) }
+				if len(r.Message) > maxMessage || strings.ContainsFunc(r.Message, unprintable) {
 					p.addf("message %q: write at most %d bytes of printable characters", r.Message, maxMessage)
 				}
 			}},
@@ -372,15 +376,8 @@ func sameFunction(field, maker string, of func(*Rule) (name string, function any
 		case field == "key" || field == "values": // which the texts show
 			return false, ""
 		}
-		return false, fmt.Sprintf("the %s %s, here %s", field, orNone(was), orNone(is))
+		return false, fmt.Sprintf("the %s %s, here %s", field, cmp.Or(was, "none"), cmp.Or(is, "none"))
 	}
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
 }
 
 func sameKey(a, b any) bool { return a.(KeyResolver).equal(b.(KeyResolver)) }

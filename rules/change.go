@@ -19,16 +19,11 @@ func (s Set) Equal(t Set) bool {
 // them, the rules could admit much more.
 func (s Set) Replacing(declared Set) (Set, error) {
 	err := errors.Join(s.lostFunctions(declared.rules)...)
-	return s.withFunctions(declared.rules), err
-}
-
-// withFunctions returns s with the functions of the declared rules of the same names.
-func (s Set) withFunctions(declared []Rule) Set {
 	s.rules = slices.Clone(s.rules)
 	for i := range s.rules {
 		rule := &s.rules[i]
-		for j := range declared {
-			d := &declared[j]
+		for j := range declared.rules {
+			d := &declared.rules[j]
 			if d.name() != rule.name() {
 				continue
 			}
@@ -43,20 +38,15 @@ func (s Set) withFunctions(declared []Rule) Set {
 			}
 		}
 	}
-	return s
-}
-
-// hasFunctions reports whether r has functions that withFunctions keeps.
-func (r *Rule) hasFunctions() bool {
-	return r.Cost != (Cost{}) || r.Settle != (Settlement{}) || r.OnRefusal.Fallback != nil
+	return s, err
 }
 
 // lostFunctions returns an error for each declared rule with functions that has no
-// counterpart in s: a rule of its name. Without the functions, the rules could admit much
-// more.
+// counterpart in s: a rule of its name.
 func (s Set) lostFunctions(declared []Rule) (errs []error) {
 	for _, d := range declared {
-		if !d.hasFunctions() || slices.ContainsFunc(s.rules, func(r Rule) bool { return r.name() == d.name() }) {
+		functions := d.Cost != (Cost{}) || d.Settle != (Settlement{}) || d.OnRefusal.Fallback != nil
+		if !functions || slices.ContainsFunc(s.rules, func(r Rule) bool { return r.name() == d.name() }) {
 			continue
 		}
 		unnamed := d

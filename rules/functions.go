@@ -63,10 +63,6 @@ func (s Settlement) String() string {
 	return "OnStatus(" + strings.ReplaceAll(s.text(), ",", ", ") + ")"
 }
 
-func (s *Settlement) add(status int) {
-	s.statuses[(status-minStatus)/64] |= 1 << ((status - minStatus) % 64)
-}
-
 func (s *Settlement) counts(status int) bool {
 	return minStatus <= status && status <= maxStatus && s.statuses[(status-minStatus)/64]>>((status-minStatus)%64)&1 != 0
 }
@@ -128,7 +124,7 @@ func OnStatus(statuses ...int) (s Settlement) {
 		if status < minStatus || status > maxStatus {
 			panic(fmt.Sprintf("limit: OnStatus(%d): write statuses from %d to %d", status, minStatus, maxStatus))
 		}
-		s.add(status)
+		s.statuses[(status-minStatus)/64] |= 1 << ((status - minStatus) % 64)
 	}
 	return s
 }

@@ -136,26 +136,7 @@ func (k KeyResolver) problems(depth int) []string {
 
 // Uses reports whether k contains a resolver of the given kind.
 func (k KeyResolver) Uses(kind grammar.Kind) bool {
-	if k.kind == kind {
-		return true
-	}
-	for _, part := range k.parts {
-		if part.Uses(kind) {
-			return true
-		}
-	}
-	return false
-}
-
-// pathValues returns the names of the path values that k needs.
-func (k *KeyResolver) pathValues() (names []string) {
-	if k.kind == grammar.Path {
-		return []string{k.name}
-	}
-	for i := range k.parts {
-		names = append(names, k.parts[i].pathValues()...)
-	}
-	return names
+	return k.kind == kind || slices.ContainsFunc(k.parts, func(part KeyResolver) bool { return part.Uses(kind) })
 }
 
 // Resolve returns the key of a request: "" if it has none, and otherwise a

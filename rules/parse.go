@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"maps"
@@ -260,7 +261,7 @@ func (d *draft) attributes(h *grammar.Head) error {
 		if a == nil {
 			break
 		}
-		kind := a.kindOf()
+		kind := cmp.Or(a.kind, a.word)
 		if d.seen[kind] && !a.again {
 			return d.text.Errorf("each word once, and one algorithm")
 		}
@@ -341,13 +342,6 @@ func attributeOf(word string) *attribute {
 	return nil
 }
 
-func (a *attribute) kindOf() string {
-	if a.kind != "" {
-		return a.kind
-	}
-	return a.word
-}
-
 // wants returns what an error wants instead of a word after a rule.
 func (d *draft) wants(found string) string {
 	var words []string
@@ -375,7 +369,7 @@ func (d *draft) may(a *attribute) bool {
 	case named && !d.quota.Algorithm.Fields().Has(a.fields):
 		return false
 	}
-	return a.again || !d.seen[a.kindOf()]
+	return a.again || !d.seen[cmp.Or(a.kind, a.word)]
 }
 
 func readZone(d *draft) error {

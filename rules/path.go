@@ -3,6 +3,8 @@ package rules
 import (
 	"slices"
 	"strings"
+
+	"github.com/routelimit/limit/internal/grammar"
 )
 
 // PathValues returns the path values that r needs and a pattern does not have, and those
@@ -12,8 +14,7 @@ func (r *Rule) PathValues(pattern string) (missing, has []string) {
 		return nil, nil
 	}
 	has = pathValues(pattern)
-	values := r.Values()
-	for _, name := range append(r.Key.pathValues(), values.pathValues()...) {
+	for _, name := range append(r.Key.syntax().Names(grammar.Path), r.Values().syntax().Names(grammar.Path)...) {
 		if !slices.Contains(has, name) {
 			missing = append(missing, name)
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/excerpt"
@@ -132,11 +131,6 @@ func (s Set) Validate() error {
 	return errors.Join(p.errs...)
 }
 
-// bars reports whether the set has a [Ban].
-func (s Set) bars() bool {
-	return slices.ContainsFunc(s.rules, func(r Rule) bool { return r.bars() })
-}
-
 func checkName(r *Rule, p *problems) {
 	name := r.name()
 	if !grammar.ValidName(name) {
@@ -183,17 +177,13 @@ func checkRefusal(r *Rule, p *problems) {
 	if r.bars() && r.OnRefusal.Degrade && r.OnRefusal.Fallback == nil {
 		p.addf("a ban that degrades lets barred clients reach the handler: write a Fallback, or refuse 429 in place of degrade")
 	}
-	if r.OnRefusal.Wait > 0 && p.set.bars() {
+	if r.OnRefusal.Wait > 0 && slices.ContainsFunc(p.set.rules, func(r Rule) bool { return r.bars() }) {
 		p.addf("a request that waits is refused more than once, and each is a strike of the ban: leave out the wait or the ban")
 	}
 }
 
 // maxMessage is the length in bytes of the longest Message.
 const maxMessage = 200
-
-func validMessage(text string) bool {
-	return len(text) <= maxMessage && !strings.ContainsFunc(text, func(c rune) bool { return c == unicode.ReplacementChar || !unicode.IsPrint(c) })
-}
 
 func checkPlans(r *Rule, p *problems) {
 	if len(r.Plans) > grammar.MaxCallers {
