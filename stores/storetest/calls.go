@@ -102,14 +102,6 @@ func leavesDecisions(t *testing.T, h Harness) {
 	assert.Equal(t, before, first.Outcomes(), "a later decision has changed an earlier one")
 }
 
-// asks tests several asks in one call.
-func asks() []namedTest {
-	return []namedTest{
-		{"with reserves of their own", reservesOfAsks},
-		{"many rules", manyAsks},
-	}
-}
-
 func takeAll(t *testing.T, h Harness, asks ...core.Ask) []core.Ask {
 	t.Helper()
 	require.NoError(t, h.Store.Take(t.Context(), asks), "asks %+v", asks)

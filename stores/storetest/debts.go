@@ -9,9 +9,6 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// debts tests charges for what was used before.
-func debts() []namedTest { return []namedTest{{"above the limit", debtsAbove}} }
-
 // debtsAbove owes more than the limit by each algorithm, as much as there can be too. A
 // request that waits for RetryAfter is admitted, and none is earlier.
 func debtsAbove(t *testing.T, h Harness) {

@@ -171,8 +171,7 @@ func (l *life) after(c core.Charge) {
 		}
 	case len(l.loans) > 0:
 		r := pick(l.random, l.loans[max(0, len(l.loans)-8):])[0]
-		switch {
-		case !l.mixed && l.random.IntN(4) == 0:
+		if !l.mixed && l.random.IntN(4) == 0 {
 			r.Quota = c.Quota
 		}
 		l.giveBack(r)
