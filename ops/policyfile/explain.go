@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/adapter"
 	"github.com/routelimit/limit/internal/excerpt"
 	"github.com/routelimit/limit/internal/grammar"
 )
@@ -160,7 +161,7 @@ func (e *explanation) rules(p *policy, r *http.Request) {
 		}
 		return
 	}
-	_ = bound.Serve(unsent{}, r, limit.Request{}, http.NotFoundHandler()) // which gives nothing that could be wrong
+	_ = bound.Serve(make(adapter.HeaderWriter), r, limit.Request{}, http.NotFoundHandler()) // which gives nothing that could be wrong
 	joined, _ := e.joined(p)
 	of, first := p, 0 // the policy that a rule is of, and its first rule
 	for i, rule := range joined.Rules() {
@@ -224,13 +225,6 @@ func (e *explanation) limit(policy string, rule *limit.Rule, r *limit.RuleDecisi
 	}
 	return text
 }
-
-// unsent is a response that nobody reads.
-type unsent struct{}
-
-func (unsent) Header() http.Header         { return http.Header{} }
-func (unsent) Write(b []byte) (int, error) { return len(b), nil }
-func (unsent) WriteHeader(int)             {}
 
 // refused says what a request meets that a rule refuses.
 func (e *explanation) refused(rule *limit.Rule) string {

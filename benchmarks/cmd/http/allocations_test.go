@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/adapter"
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
 )
@@ -51,9 +52,9 @@ func TestAllocations(t *testing.T) {
 // request returns a function that sends one request.
 func request(h http.Handler) func() {
 	r := requests(1)[0]
-	w := &nullWriter{header: make(http.Header)}
+	w := make(adapter.HeaderWriter)
 	return func() {
-		clear(w.header)
+		clear(w)
 		h.ServeHTTP(w, r)
 	}
 }

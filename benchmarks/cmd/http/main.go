@@ -30,6 +30,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/adapter"
 	"github.com/routelimit/limit/benchmarks/internal/processor"
 	"github.com/routelimit/limit/benchmarks/internal/stats"
 	"github.com/routelimit/limit/echolimit"
@@ -189,13 +190,13 @@ func ululeHTTP(rate limiter.Rate) func(http.Handler) http.Handler {
 // writer that discards the response.
 func serving(handler http.Handler) func() {
 	all := requests(1000)
-	w := &nullWriter{header: make(http.Header)}
+	w := make(adapter.HeaderWriter)
 	for _, r := range all { // uses up the quotas
 		handler.ServeHTTP(w, r)
 	}
 	i := 0
 	return func() {
-		clear(w.header)
+		clear(w)
 		handler.ServeHTTP(w, all[i])
 		if i++; i == len(all) {
 			i = 0
@@ -213,12 +214,6 @@ func requests(n int) []*http.Request {
 	}
 	return list
 }
-
-type nullWriter struct{ header http.Header }
-
-func (w *nullWriter) Header() http.Header         { return w.header }
-func (w *nullWriter) Write(p []byte) (int, error) { return len(p), nil }
-func (w *nullWriter) WriteHeader(int)             {}
 
 func addresses(n int) []string {
 	keys := make([]string, n)

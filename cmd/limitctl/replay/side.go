@@ -213,13 +213,6 @@ func (s *side) handle(pattern string, b *bound) error {
 	})
 }
 
-// nowhere drops the redirects and 404s of a mux.
-type nowhere struct{ header http.Header }
-
-func (w nowhere) Header() http.Header         { return w.header }
-func (w nowhere) Write(p []byte) (int, error) { return len(p), nil }
-func (w nowhere) WriteHeader(int)             {}
-
 // match returns the policies of a place: those without routes, and that of the most
 // specific pattern. A path that the mux redirects, such as "//login", counts as its target:
 // the handlers of package policyfile, and proxies that clean paths, do so.
@@ -228,9 +221,9 @@ func (s *side) match(at *place) match {
 		return match{bound: s.always}
 	}
 	s.found = match{}
-	answer := nowhere{make(http.Header)}
+	answer := make(adapter.HeaderWriter) // drops redirects and 404s
 	s.mux.ServeHTTP(answer, at.request(at.url))
-	clean, err := url.Parse(answer.header.Get("Location"))
+	clean, err := url.Parse(answer.Header().Get("Location"))
 	if err == nil && len(s.found.bound) == 0 && clean.Path != "" {
 		s.mux.ServeHTTP(answer, at.request(clean))
 	}
