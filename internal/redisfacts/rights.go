@@ -8,10 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// NeededByHolds lists the commands that a store needs in addition to hold what requests take,
-// and to look at it.
-var NeededByHolds = []string{"HGET", "HMGET", "HSCAN", "HSET", "HDEL", "ZADD", "ZREM", "ZRANGE", "ZRANGEBYSCORE"}
-
 // Needed lists the commands that a store sends, and those that its scripts run.
 var Needed = []string{"EVALSHA", "EVAL", "INFO", "TIME", "MGET", "EXISTS", "GET", "GETRANGE", "SET", "PSETEX", "SETRANGE", "PEXPIRE", "PTTL", "DEL"}
 
