@@ -34,8 +34,8 @@ func (s suite) manyRoutes(t *testing.T) {
 		"EachRoute": {limit.EachRoute(limit.Global(time.Hour, 1)), 0},
 	} {
 		for _, prefix := range []string{"", "/api"} {
-			limiter, book := logged()
-			router := s.framework(limiter)
+			book := new(logbook.Book)
+			router := s.framework(limit.New(nil, &limit.Options{Log: book.Log(), Instances: 1}))
 			var routes Routes = router
 			if declare := func() {
 				if prefix == "" {
@@ -75,10 +75,4 @@ func panics(t *testing.T, f func()) (panicked bool) {
 	}()
 	f()
 	return false
-}
-
-// logged returns a limiter with the book that it logs to.
-func logged() (*limit.Limiter, *logbook.Book) {
-	book := new(logbook.Book)
-	return limit.New(nil, &limit.Options{Log: book.Log(), Instances: 1}), book
 }

@@ -59,7 +59,9 @@ var algorithms = []struct {
 // neither ban nor override. Place says where the quotas are, and the token opens the live
 // page.
 func newDemo(ctx context.Context, shared *redis.Client, place, token string) http.Handler {
-	options := &limit.Options{Caller: limit.Caller[*http.Request]{User: demoUser}}
+	// A real program takes the user from its authentication.
+	user := func(r *http.Request) string { return r.Header.Get("X-User") }
+	options := &limit.Options{Caller: limit.Caller[*http.Request]{User: user}}
 	live := &livepage.Options{Name: "demo", Token: token}
 	var store core.Store
 	if shared != nil {
@@ -79,9 +81,6 @@ func newDemo(ctx context.Context, shared *redis.Client, place, token string) htt
 	mux.Handle("GET /{$}", page(place))
 	return mux
 }
-
-// demoUser believes the header. A real program takes the user from its authentication.
-func demoUser(r *http.Request) string { return r.Header.Get("X-User") }
 
 func ginRoutes(limiter *limit.Limiter) http.Handler {
 	gin.SetMode(gin.ReleaseMode)

@@ -64,9 +64,6 @@ func (c *Config) client(remoteAddr string, header http.Header) address {
 	return c.forwarded(peer, header)
 }
 
-// Trusts reports whether a peer is within Trusted.
-func (c *Config) Trusts(remoteAddr string) bool { return c.trusts(parseAddress(remoteAddr)) }
-
 func (c *Config) trusts(a address) bool {
 	return slices.ContainsFunc(c.Trusted, func(t netip.Prefix) bool { return t.Contains(a.ip) })
 }

@@ -38,7 +38,7 @@ func (w *Watch) Look(c *Config, remoteAddr string, header http.Header) (found Su
 	if w.untrusted.Load() && w.silent.Load() || len(c.Trusted) == 0 && c.Hops > 0 {
 		return Nothing, ""
 	}
-	if len(c.Trusted) > 0 && c.Trusts(remoteAddr) {
+	if len(c.Trusted) > 0 && c.trusts(parseAddress(remoteAddr)) {
 		name = cmp.Or(c.Header, "X-Forwarded-For")
 		if len(header.Values(name)) == 0 && !w.silent.Swap(true) {
 			return SilentProxy, name

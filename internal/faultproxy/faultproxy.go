@@ -76,7 +76,10 @@ func Start(t testing.TB, server string) *Proxy {
 	}
 	p.addr = listener.Addr().String()
 	p.listen(listener)
-	t.Cleanup(p.close)
+	t.Cleanup(func() {
+		p.Refuse(true)
+		p.running.Wait()
+	})
 	return p
 }
 
@@ -143,11 +146,6 @@ func (p *Proxy) Cut() {
 		conn.Close()
 		<-closed
 	}
-}
-
-func (p *Proxy) close() {
-	p.Refuse(true)
-	p.running.Wait()
 }
 
 func (p *Proxy) listen(listener net.Listener) {

@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -97,10 +98,7 @@ func (r *Reader) length(what, where string) (time.Duration, error) {
 			return 0, r.Errorf("a unit such as s, m, h or d")
 		}
 		r.At += len(number) + len(word)
-		if number == "" {
-			number = "1"
-		}
-		d, ok := units[i].times(number)
+		d, ok := units[i].times(cmp.Or(number, "1"))
 		if !ok || d > math.MaxInt64-sum {
 			r.At = start
 			return 0, r.Errorf("%s of at most 366d, with numbers such as 2 or 1.5", what)

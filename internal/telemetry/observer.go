@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -183,9 +184,7 @@ func (o *Observer) policy(name string) *policy {
 		return p
 	}
 	next := make(map[string]*policy, len(known)+1)
-	for name, p := range known {
-		next[name] = p
-	}
+	maps.Copy(next, known)
 	p := &policy{name: name}
 	p.rules.Store(new([]*rule))
 	next[name] = p

@@ -80,12 +80,7 @@ func (l *refusals) newest() []refusal {
 	return list
 }
 
-// refusalList returns the last refusals in words.
-func (p *page) refusalList(t *totals) []refusalRow {
-	newest := p.collector.refusals.newest()
-	return rows(newest, keptRefusals, refusedBytes, func(r *refusal) refusalRow { return p.refusalRow(t, r) })
-}
-
+// refusalRow returns a refusal in words.
 func (p *page) refusalRow(t *totals, r *refusal) refusalRow {
 	row := refusalRow{Number: r.number, At: t.start.Add(r.since).UnixMilli(), Policy: r.policy, Outcome: r.outcome, Mode: r.mode,
 		Rules: []refusedKey{}}

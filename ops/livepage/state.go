@@ -148,7 +148,8 @@ func (p *page) total(now moment) *totals {
 		t.sets[name] = append(t.sets[name], set)
 	}
 	p.collector.total(t)
-	t.state.Refusals = p.refusalList(t)
+	newest := p.collector.refusals.newest()
+	t.state.Refusals = rows(newest, keptRefusals, refusedBytes, func(r *refusal) refusalRow { return p.refusalRow(t, r) })
 	p.lists(t)
 	return t
 }

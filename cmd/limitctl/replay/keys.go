@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -70,9 +71,7 @@ func valueOf(k *grammar.Key, e *event) (v string) {
 		v = u.Query().Get(k.Name)
 	case grammar.Path:
 		for i := range e.place.matched {
-			if v == "" {
-				v = e.place.matched[i].values[k.Name]
-			}
+			v = cmp.Or(v, e.place.matched[i].values[k.Name])
 		}
 	default: // of a function, too
 		v = e.client.key

@@ -92,7 +92,7 @@ func newRun(given *Options) (*run, error) {
 	}
 	r.places = newPlaces(r.sides)
 	if !o.NoSuggestions {
-		r.suggest = newSuggester(o.maxSeries)
+		r.suggest = &suggester{most: o.maxSeries, weight: 1, groups: make(map[groupID]*group)}
 	}
 	return r, nil
 }

@@ -95,10 +95,6 @@ type window struct {
 	peak   uint32
 }
 
-func newSuggester(most int) *suggester {
-	return &suggester{most: most, weight: 1, groups: make(map[groupID]*group)}
-}
-
 // count counts a request for its client, and for its user.
 func (s *suggester) count(e *event) {
 	for _, route := range [...]int{e.route, allRoutes} {

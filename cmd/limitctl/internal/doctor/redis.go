@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -81,7 +82,8 @@ func dial(base *redis.Options, addr string) *redis.Client {
 func examine(ctx context.Context, client *redis.Client, prefix string, n *Node) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	if err := client.Ping(ctx).Err(); err != nil && !refused(err) {
+	// A server that refuses a command to a user that it knows answers.
+	if err := client.Ping(ctx).Err(); err != nil && !redis.HasErrorPrefix(err, "NOPERM") && !redis.HasErrorPrefix(err, "ERR unknown command") {
 		n.Err = redisclient.Explain(err, "", false).Error()
 		return
 	}
@@ -151,11 +153,6 @@ func askConfig(ctx context.Context, client *redis.Client, n *Node) {
 	}
 }
 
-// refused reports whether a server refuses a command to a user that it knows.
-func refused(err error) bool {
-	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "ERR unknown command")
-}
-
 // others returns the other nodes of a Cluster, or the replicas of a primary.
 func others(ctx context.Context, client *redis.Client, n *Node, cluster bool) []Node {
 	if n.Err != "" {
@@ -173,18 +170,11 @@ func others(ctx context.Context, client *redis.Client, n *Node, cluster bool) []
 	for name, value := range n.Info {
 		number, ok := strings.CutPrefix(name, "slave")
 		if r := fields(value); ok && number != "" && strings.Trim(number, "0123456789") == "" && r["ip"] != "" {
-			found = append(found, Node{Addr: address(r["ip"], r["port"]), Replica: true})
+			found = append(found, Node{Addr: net.JoinHostPort(r["ip"], r["port"]), Replica: true})
 		}
 	}
 	slices.SortFunc(found, byAddr)
 	return found
-}
-
-func address(host, port string) string {
-	if strings.Contains(host, ":") {
-		host = "[" + host + "]"
-	}
-	return host + ":" + port
 }
 
 // clusterNodes reads the CLUSTER NODES of self, and returns the other nodes. It fills
@@ -208,7 +198,7 @@ func clusterNodes(text string, self *Node) []Node {
 				migrating++
 			}
 		}
-		node := Node{Addr: address(strings.Trim(at[:i], "[]"), at[i+1:]), Flags: flags,
+		node := Node{Addr: net.JoinHostPort(strings.Trim(at[:i], "[]"), at[i+1:]), Flags: flags,
 			Replica: strings.Contains(flags, "slave"), Migrating: migrating}
 		if rest, mine := strings.CutPrefix(flags, "myself,"); mine {
 			self.Flags, self.Replica, self.Migrating = rest, node.Replica, migrating
@@ -229,16 +219,13 @@ const (
 	ownKey    = "doctor"
 )
 
-// A tokenless client has a store read the token of its server, and not write it.
+// A tokenless client has a store read the token of its server, and not write it. It is a
+// [redis.Hook].
 type tokenless struct{}
 
-// DialHook implements [redis.Hook].
-func (tokenless) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-// ProcessHook implements [redis.Hook].
+func (tokenless) DialHook(next redis.DialHook) redis.DialHook          { return next }
 func (tokenless) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
-// ProcessPipelineHook implements [redis.Hook].
 func (tokenless) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		for _, cmd := range cmds {

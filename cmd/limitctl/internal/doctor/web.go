@@ -70,7 +70,7 @@ func Web(ctx context.Context, o WebOptions) (*WebFacts, error) {
 		p := probe(ctx, client, t.method, t.url, "")
 		p.Route = t.route
 		probes = append(probes, p)
-		if facts.Proxies == nil && p.byAddress() {
+		if facts.Proxies == nil && slices.ContainsFunc(slices.Collect(maps.Keys(p.Remaining)), byAddress) {
 			facts.Proxies = forge(ctx, client, t, p)
 		}
 	}
@@ -82,11 +82,6 @@ func Web(ctx context.Context, o WebOptions) (*WebFacts, error) {
 		facts.Proxies = forge(ctx, client, targets[0], probes[0])
 	}
 	return facts, nil
-}
-
-// byAddress reports whether the response names a rule by address.
-func (p Probe) byAddress() bool {
-	return slices.ContainsFunc(slices.Collect(maps.Keys(p.Remaining)), byAddress)
 }
 
 // forge repeats a request whose response shows quotas, without and with a forged address.

@@ -14,7 +14,7 @@ import (
 // A look has scripts that decide on a client read and not write. A decision of cost 0
 // takes nothing, but it writes a state that follows from the limit of its rule, such as
 // the end of a queue: and an operator may have written another limit than the programs
-// have.
+// have. It is a [redis.Hook].
 type look struct {
 	mu    sync.Mutex
 	texts map[string]script // by the SHA of the script that writes
@@ -50,7 +50,6 @@ func sum(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ProcessHook implements [redis.Hook].
 func (l *look) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		l.replace(cmd)
@@ -73,10 +72,8 @@ func (l *look) replace(cmd redis.Cmder) {
 	}
 }
 
-// DialHook implements [redis.Hook].
 func (l *look) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessPipelineHook implements [redis.Hook].
 func (l *look) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		for _, cmd := range cmds {

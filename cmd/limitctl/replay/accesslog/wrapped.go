@@ -13,7 +13,8 @@ func unwrapped(line string) string {
 	if _, text, _, ok := piece(line); ok {
 		return text
 	}
-	if text, ok := composeLine(line); ok {
+	// docker compose shows the service, spaces, and the text.
+	if name, text, found := strings.Cut(line, " | "); found && isWord(strings.TrimRight(name, " ")) {
 		return text
 	}
 	if text, ok := syslogLine(line); ok {
@@ -51,12 +52,6 @@ func piece(line string) (stream, text string, goesOn, ok bool) {
 }
 
 func isStream(s string) bool { return s == "stdout" || s == "stderr" }
-
-// composeLine cuts a line that docker compose shows: a service, spaces, and the text.
-func composeLine(line string) (text string, ok bool) {
-	name, text, found := strings.Cut(line, " | ")
-	return text, found && isWord(strings.TrimRight(name, " "))
-}
 
 // syslogLine cuts a line of syslog or journald: a time as in RFC 3164 or RFC 3339, a host, a
 // tag such as nginx[123], a colon, and the text; or one of RFC 5424. A priority may stand
