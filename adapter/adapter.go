@@ -7,6 +7,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/door"
+	"github.com/routelimit/limit/internal/response"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -225,3 +226,27 @@ func (v *call[C]) answerByProgram(err error) (answered bool, _ error) {
 	}
 	return false, nil
 }
+
+// CallerOf returns a caller for an [Adapter] whose context C has the one of the
+// framework in it, such as beside the next handler.
+func CallerOf[C, D any](caller limit.Caller[D], context func(C) D) limit.Caller[C] {
+	of := func(f func(D) string) func(C) string {
+		if f == nil {
+			return nil
+		}
+		return func(c C) string { return f(context(c)) }
+	}
+	return limit.Caller[C]{User: of(caller.User), Plan: of(caller.Plan), Class: of(caller.Class)}
+}
+
+// A Recorder remembers the status of a response, for [Adapter].Record: 101 means
+// that the connection was hijacked. Handlers, or the framework, write to its Writer, which
+// has the optional methods of the writer below, such as Flush and Hijack, and no others.
+//
+// SetStatus is for [Adapter].SetStatus: the status of a response that begins
+// without a call of WriteHeader. Call Begin when a function of the program has
+// returned, to send the header if it wrote nothing.
+type Recorder = response.Recorder
+
+// Record returns a Recorder around w.
+func Record(w http.ResponseWriter) *Recorder { return response.Record(w) }

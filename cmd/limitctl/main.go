@@ -5,8 +5,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -14,6 +17,10 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
+	"github.com/routelimit/limit/internal/redisfacts"
 )
 
 func main() {
@@ -63,4 +70,67 @@ func version() string {
 		return "unknown"
 	}
 	return info.Main.Version + ", built with " + info.GoVersion
+}
+
+// A findings error is the exit code of findings that have been printed.
+type findings int
+
+func (findings) Error() string { return "there are findings" }
+
+// A usageError says that a command was called with wrong arguments, and did nothing.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// exitCode returns the code of the error of a command, and the text to print. Parts of an
+// error may be from elsewhere, such as the name of a file: nothing in the text moves a cursor.
+func exitCode(cmd *cobra.Command, err error) (code int, text string) {
+	var found findings
+	var wrong usageError
+	switch {
+	case err == nil:
+		return 0, ""
+	case errors.As(err, &found):
+		return int(found), ""
+	case errors.As(err, &wrong), strings.HasPrefix(err.Error(), "unknown command "): // of cobra, which has no type for it
+		return 3, words.Lines(err.Error())
+	}
+	return 1, words.Lines(explained(cmd, err).Error())
+}
+
+// explained adds to an error of Redis what to write instead.
+func explained(cmd *cobra.Command, err error) error {
+	value := func(flag string) string {
+		if f := cmd.Flag(flag); f != nil {
+			return f.Value.String()
+		}
+		return ""
+	}
+	user := ""
+	if at, err := url.Parse(value("redis")); err == nil {
+		user = at.User.Username()
+		if value("sentinel") != "" {
+			user = at.Query().Get("username")
+		}
+	}
+	grant := fmt.Sprintf("ACL SETUSER %s %s", shown(cmp.Or(user, "default")), rightsOf(cmd.Name(), cmp.Or(value("prefix"), "limit"), value("control-prefix")))
+	return redisclient.Explain(err, grant, value("sentinel") != "")
+}
+
+// rightsOf returns the rights that a command needs, as ACL SETUSER takes them.
+func rightsOf(command, prefix, control string) string {
+	const look = " +evalsha +eval +scan +info +time +mget +exists +get +getrange +pttl +hget +hscan +zrangebyscore +lrange"
+	quotas, documents := "~"+prefix+":*", "~"+cmp.Or(control, prefix)+":control:*"
+	if control != "" {
+		quotas += " " + documents
+	}
+	switch command {
+	case "top", "inspect":
+		return quotas + look
+	case "reset":
+		return quotas + look + " +del +set"
+	case "watch":
+		return documents + " &" + prefix + ":control:* +set +subscribe +unsubscribe"
+	}
+	return documents + " +" + strings.ToLower(strings.Join(redisfacts.NeededByControl, " +"))
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
 )
 
 // Do sends a request to a handler, without a server, with headers given as name,
@@ -75,4 +77,28 @@ func FiveInTwoSeconds(t *testing.T, url string) {
 		assert.Equal(t, "2", response.Header.Get("Retry-After"))
 		assert.Equal(t, `"per-ip-2s";r=0;t=2, "global-1m";r=995;t=60`, response.Header.Get("RateLimit"))
 	}
+}
+
+// Refused returns the names of the rules that refuse a request.
+func Refused(d limit.Decision) (names []string) {
+	for rule := range d.Rules() {
+		if rule.Refused {
+			names = append(names, rule.Name)
+		}
+	}
+	return names
+}
+
+// Marked returns the names of the rules that marked a request: those of the sets around d,
+// which is from [limit.DecisionFrom], and then those of d.
+func Marked(d limit.Decision) (names []string) {
+	if outer, ok := d.Outer(); ok {
+		names = Marked(outer)
+	}
+	for rule := range d.Rules() {
+		if rule.Marked {
+			names = append(names, rule.Name)
+		}
+	}
+	return names
 }

@@ -2,10 +2,12 @@ package replay
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
 )
 
@@ -126,4 +128,25 @@ func (r *run) explain() {
 	r.notes.count(result.Untracked, "requests came from clients beyond the first %v: they are decided, but not listed",
 		int64(r.options.maxClients))
 	result.Notes = r.notes.list
+}
+
+// Notes are sentences, each once. Numbers in them are of type int64.
+type notes struct{ list []string }
+
+func (n *notes) add(format string, args ...any) {
+	for i, arg := range args {
+		if number, ok := arg.(int64); ok {
+			args[i] = words.Number(number)
+		}
+	}
+	if text := fmt.Sprintf(format, args...); !slices.Contains(n.list, text) {
+		n.list = append(n.list, text)
+	}
+}
+
+// count adds a note that begins with a number, unless that is 0.
+func (n *notes) count(number int64, format string, args ...any) {
+	if number > 0 {
+		n.add("%v "+format, append([]any{number}, args...)...)
+	}
 }

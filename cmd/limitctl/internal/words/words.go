@@ -3,11 +3,15 @@
 package words
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -147,4 +151,31 @@ func Percent(part, whole int64) string {
 		return ">99.9%"
 	}
 	return strconv.FormatFloat(p, 'f', 1, 64) + "%"
+}
+
+// WriteJSON writes a value as JSON, indented or as a line. Characters that a terminal would
+// obey are written as escapes, which decode to the same texts.
+func WriteJSON(w io.Writer, value any, indented bool) error {
+	data, err := json.Marshal(value)
+	if indented {
+		data, err = json.MarshalIndent(value, "", "  ")
+	}
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	for _, c := range string(data) {
+		switch {
+		case c == '\n' || unicode.IsPrint(c):
+			b.WriteRune(c)
+		case c > 0xffff:
+			high, low := utf16.EncodeRune(c)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, c)
+		}
+	}
+	b.WriteByte('\n')
+	_, err = w.Write(b.Bytes())
+	return err
 }

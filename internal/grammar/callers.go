@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -57,4 +58,24 @@ func ParseExemption(entries []string, class func(string) uint8) (e Exemption) {
 func (e *Exemption) Matches(address netip.Addr, user, plan string, class uint8) bool {
 	return e.Classes>>class&1 != 0 || slices.Contains(e.Plans, plan) || slices.Contains(e.Users, user) ||
 		slices.ContainsFunc(e.Prefixes, func(p netip.Prefix) bool { return p.Contains(address) })
+}
+
+// maxClasses bounds the classes of a limiter: an exemption has a bit for each.
+const maxClasses = 16
+
+// CheckClasses returns what is wrong with the classes of a limiter.
+func CheckClasses(classes []string) error {
+	if classes == nil {
+		return nil
+	}
+	var errs []error
+	if !slices.Contains(classes, DefaultClass) || len(classes) > maxClasses {
+		errs = append(errs, fmt.Errorf("limit: Classes %q: write at most %d, with %q for requests without a class", classes, maxClasses, DefaultClass))
+	}
+	for i, name := range classes {
+		if !ValidName(name) || slices.Contains(classes[:i], name) {
+			errs = append(errs, fmt.Errorf("limit: Classes[%d] %q: write different names of 1 to %d letters, digits, '.', '_' or '-'", i, name, MaxName))
+		}
+	}
+	return errors.Join(errs...)
 }
