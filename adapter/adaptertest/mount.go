@@ -81,7 +81,6 @@ type field struct {
 	value     any
 }
 
-// tagged returns a struct.
 func tagged(fields []field) any {
 	types := make([]reflect.StructField, len(fields))
 	for i, f := range fields {

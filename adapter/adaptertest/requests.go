@@ -72,7 +72,6 @@ func (s suite) concurrent(t *testing.T) {
 	assert.EqualValues(t, 50, ran.Load())
 }
 
-// invalidRules checks that declaring a route with invalid rules panics.
 func (s suite) invalidRules(t *testing.T) {
 	for _, rules := range []limit.RuleSet{
 		{},
@@ -151,7 +150,6 @@ func (s suite) hostileRequests(t *testing.T) {
 	assert.Empty(t, failures.String(), "the server logged a failure")
 }
 
-// keysOfAllKinds returns rules with a key of each kind.
 func keysOfAllKinds(window time.Duration) limit.RuleSet {
 	const plenty = 100_000
 	key := func(text string) limit.KeyResolver { return limit.MustParse("1/1s per " + text).Rules()[0].Key }

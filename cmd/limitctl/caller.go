@@ -77,7 +77,6 @@ func (c *caller) request(line string) (*http.Request, error) {
 	return r, nil
 }
 
-// options returns those of the limiter.
 func (c *caller) options() (o *limit.Options, err error) {
 	o = &limit.Options{Caller: limit.Caller[*http.Request]{User: always(c.user), Plan: always(c.plan), Class: always(c.class)}, Classes: c.classes, Log: quiet,
 		Proxies: limit.Proxies{Hops: c.hops, Header: c.header}}

@@ -42,7 +42,6 @@ failed, 2 if the change was not confirmed, and 3 for wrong arguments.`,
 	return cmd
 }
 
-// reset resets what was found.
 func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error {
 	var states []live.State
 	for _, state := range f.States {

@@ -134,12 +134,10 @@ func algorithmRoutes(limiter *limit.Limiter) http.Handler {
 	return mux
 }
 
-// answer returns the answer to an admitted request.
 func answer(framework string) []byte {
 	return []byte(`{"ok":true,"framework":"` + framework + `"}` + "\n")
 }
 
-// download answers with a megabyte.
 func download(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(make([]byte, 1_000_000)))

@@ -196,7 +196,6 @@ func (d *deployment) pushed(ctx context.Context, c *control.Control) ([]live.Pol
 	return nil, "", nil
 }
 
-// bans returns those of the deployment.
 func (s *session) bans(ctx context.Context) *access.Bans {
 	return access.NewBans(ctx, s.control, &access.Options{Log: quiet})
 }

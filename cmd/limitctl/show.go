@@ -30,7 +30,6 @@ func shortened(s string) string {
 	return shown(s)
 }
 
-// shownKey returns the key of a rule.
 func shownKey(s *live.State, shared bool) string {
 	if shared && s.Key == "" {
 		return "(all requests)"
@@ -38,7 +37,6 @@ func shownKey(s *live.State, shared bool) string {
 	return shortened(s.Key)
 }
 
-// table prints states.
 func (s *session) table(out io.Writer, states []live.State) error {
 	now := time.Now()
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

@@ -96,7 +96,6 @@ func (s *session) matcher(of *subject) (matches func(policy, rule, key string) b
 	}, nil
 }
 
-// print prints an answer for a terminal.
 func (s *session) print(out io.Writer, a *live.Answer, q live.Question) error {
 	if s.source == "" {
 		fmt.Fprintln(out, "No rules are known: name them by --file, or by --rules and --on.")

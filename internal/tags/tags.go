@@ -140,7 +140,6 @@ func (w *walk) fieldsOf(v reflect.Value, name string, within []reflect.Type) {
 	}
 }
 
-// read reads the tags and the value of a field.
 func (w *walk) read(f *Field, tag reflect.StructTag, value reflect.Value) {
 	w.fields = append(w.fields, f)
 	route, isRoute := tag.Lookup("route")

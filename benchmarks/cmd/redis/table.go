@@ -11,7 +11,6 @@ import (
 // results are the cells of all rounds, by contender.
 type results map[string][]cell
 
-// of returns a value of each round.
 func (r results) of(contender string, value func(cell) float64) []float64 {
 	var out []float64
 	for _, c := range r[contender] {
@@ -42,7 +41,6 @@ func allocs(c cell) float64        { return c.allocs }
 func pause(c cell) float64         { return c.pause }
 func admittedShare(c cell) float64 { return 100 * c.admitted / c.perSecond }
 
-// writeHead writes the head of a table in Markdown.
 func writeHead(w io.Writer, titles ...string) {
 	fmt.Fprintf(w, "\n| %s |\n|%s\n", strings.Join(titles, " | "), strings.Repeat("---|", len(titles)))
 }

@@ -65,7 +65,6 @@ func (p *places) routeOf(label string) int {
 	return i
 }
 
-// of returns the place of a record.
 func (p *places) of(r *accesslog.Record) *place {
 	if found := p.known[placeKey{r.Method, r.Host, r.Path}]; found != nil {
 		if found.route == 0 && found.url != nil && p.guesses(r) { // it was first seen with an error

@@ -37,7 +37,6 @@ func (p presence) seek(k grammar.Key) *sought {
 	return p[text]
 }
 
-// read notes the keys of a record.
 func (p presence) read(e *event) {
 	for _, s := range p {
 		s.seen = s.seen || has(&s.key, e)

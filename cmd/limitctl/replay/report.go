@@ -11,7 +11,6 @@ import (
 	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
 )
 
-// report makes the result of a run that has ended.
 func (r *run) report(log Source) *Result {
 	stats := log.Stats()
 	result := &r.result
@@ -69,7 +68,6 @@ func policyResults(all []*bound, most int) []PolicyResult {
 	return results
 }
 
-// listClients lists the clients with the most refusals.
 func (r *run) listClients() {
 	var refused []*client
 	for _, c := range r.registry.clients.values {

@@ -308,7 +308,6 @@ func (b *bound) refuse(d *limit.Decision, e *event) (keyless bool) {
 	return keyless
 }
 
-// named returns the rules of a name.
 func (b *bound) named(name string) (rules []*ruleCount) {
 	for _, c := range b.rules {
 		if c.Name == name {

@@ -53,7 +53,6 @@ func (n *Node) setting(name, field string) (value, reason string) {
 	return "", "the server has no setting " + name
 }
 
-// info returns a number from INFO.
 func (n *Node) info(field string) (int64, bool) {
 	v, err := strconv.ParseInt(n.Info[field], 10, 64)
 	return v, err == nil

@@ -68,7 +68,6 @@ func memory(f *RedisFacts, n *Node) result {
 	return judgeShare(share, found, fix)
 }
 
-// judgeShare judges a share in use, in percent.
 func judgeShare(share int64, found string, fix []string) result {
 	switch {
 	case share >= least:

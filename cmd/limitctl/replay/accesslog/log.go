@@ -130,14 +130,12 @@ func (f *file) glance(options *Options) error {
 	return nil
 }
 
-// fail notes why a file cannot be read.
 func (f *file) fail(err error) {
 	if err != nil {
 		f.Error = fmt.Sprintf("%s: %v", f.Path, err)
 	}
 }
 
-// begin opens a file, and reads its first record.
 func (f *file) begin(options *Options) {
 	if f.Error != "" {
 		return
@@ -156,7 +154,6 @@ func (f *file) begin(options *Options) {
 	f.advance()
 }
 
-// advance reads the next record.
 func (f *file) advance() {
 	if f.head = f.stream.Next(); f.head != nil {
 		f.follow(f.head.Time)

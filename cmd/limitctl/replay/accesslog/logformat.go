@@ -26,7 +26,6 @@ var (
 	logFormatNames  = newSchema(usualNames).names
 )
 
-// logFormat returns the format of a log_format.
 func logFormat(text string) (*Format, error) {
 	body := strings.Trim(text, "'")
 	if directive, ok := strings.CutPrefix(text, "log_format "); ok {

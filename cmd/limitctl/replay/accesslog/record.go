@@ -94,7 +94,6 @@ func (v *values) set(n name, text string) {
 	}
 }
 
-// record turns values into a record.
 func (v *values) record(r *Record) error {
 	*r = Record{User: v.text[toUser], UserAgent: v.text[toAgent], Forwarded: v.text[toForwarded], Fields: v.fields}
 	if v.text[toTime] == "" {

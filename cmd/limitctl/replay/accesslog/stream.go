@@ -248,7 +248,6 @@ func (b *batch) named(current *Format) *Format {
 	return nil
 }
 
-// parse makes the records.
 func (b *batch) parse(current *Format) {
 	defer close(b.done)
 	b.records = make([]Record, 0, len(b.lines))
