@@ -144,7 +144,8 @@ func TestHowDoIShare(t *testing.T) {
 	var codes []int
 	for range 2 {
 		client := redis.NewClient(&redis.Options{Addr: addr})
-		limiter := limit.New(redisstore.New(client, nil), &limit.Options{Instances: 2})
+		store := redisstore.New(client, &redisstore.Options{Timeout: time.Minute}) // the machine may be busy
+		limiter := limit.New(store, &limit.Options{Instances: 2})
 		t.Cleanup(func() { client.Close() })
 		codes = append(codes, send(limiter.Limit(limit.Named("all", limit.PerIP(time.Hour, 1)))(http.HandlerFunc(ok)), "GET", "/").Code)
 	}
