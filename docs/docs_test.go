@@ -325,6 +325,27 @@ func exprName(e ast.Expr) string {
 	return ""
 }
 
+// TestModules checks that the quick start names each module that programs can get.
+func TestModules(t *testing.T) {
+	_, text, _ := strings.Cut(read(t, "quick-start.md"), "\n## Modules\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	var named, published []string
+	for _, name := range regexp.MustCompile("`([\\w/]+)`").FindAllStringSubmatch(text, -1) {
+		if strings.Contains(read(t, "../go.work"), "\t./"+name[1]+"\n") {
+			named = append(named, name[1])
+		}
+	}
+	for _, use := range regexp.MustCompile(`(?m)^\t\./([\w/]+)$`).FindAllStringSubmatch(read(t, "../go.work"), -1) {
+		switch use[1] {
+		case "benchmarks", "examples", "proof", "tools": // see scripts/release.sh
+		default:
+			published = append(published, use[1])
+		}
+	}
+	assert.NotEmpty(t, published)
+	assert.ElementsMatch(t, published, named)
+}
+
 // TestFiles checks that the files that pages name exist.
 func TestFiles(t *testing.T) {
 	named := regexp.MustCompile("`((?:[a-z][a-z0-9]*/)*[a-z][a-z0-9_]*\\.(?:go|lua|sh))`")

@@ -27,10 +27,33 @@ func Example_usersAndPlans() {
 	router := gin.New()
 	rl := ginlimit.New(limit.New(nil, nil))
 	rl.Caller.User = func(c *gin.Context) string { return c.GetString("user") }
+	rl.Caller.Plan = func(c *gin.Context) string { return c.GetString("plan") }
 
 	router.Use(rl.Limit(limit.Named("clients", // before authentication
 		limit.Rule{Key: limit.ByIP, Limit: 600, Window: time.Minute, Attempts: true})))
-	router.Use(authenticate) // verifies the JWT and calls c.Set
+	router.Use(authenticate) // verifies the JWT, and sets user and plan by c.Set
+	router.Use(rl.Limit(limit.Named("users",
+		limit.Rule{Key: limit.ByUser, Limit: 1, Window: time.Hour, Plans: map[string]int64{"pro": 2}})))
+
+	router.GET("/items", okGin)
+
+	for _, token := range []string{"alice:free", "alice:free", "bob:pro", "bob:pro", "bob:pro", "alice:pro"} {
+		fmt.Println(token, send(router, "GET", "/items", "Authorization", token).Code)
+	}
+	// Output:
+	// alice:free 200
+	// alice:free 429
+	// bob:pro 200
+	// bob:pro 200
+	// bob:pro 429
+	// alice:pro 200
+}
+
+func Example_usersAndPlansSets() {
+	router := gin.New()
+	rl := ginlimit.New(limit.New(nil, nil))
+	rl.Caller.User = func(c *gin.Context) string { return c.GetString("user") }
+	router.Use(authenticate)
 
 	free := rl.Limit(limit.Named("free", limit.PerUser(time.Hour, 1)))
 	pro := rl.Limit(limit.Named("pro", limit.PerUser(time.Hour, 2)))
@@ -44,13 +67,13 @@ func Example_usersAndPlans() {
 
 	router.GET("/items", okGin)
 
-	for _, token := range []string{"alice:free", "alice:free", "bob:pro", "bob:pro", "bob:pro"} {
+	for _, token := range []string{"alice:free", "alice:free", "alice:pro", "alice:pro", "alice:pro"} {
 		fmt.Println(token, send(router, "GET", "/items", "Authorization", token).Code)
 	}
 	// Output:
 	// alice:free 200
 	// alice:free 429
-	// bob:pro 200
-	// bob:pro 200
-	// bob:pro 429
+	// alice:pro 200
+	// alice:pro 200
+	// alice:pro 429
 }
