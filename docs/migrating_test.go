@@ -56,16 +56,19 @@ func Example_migratingText() {
 	// Output: 429
 }
 
+// A chain is the part of chi's router that the program needs.
+type chain struct{ http.Handler }
+
+func (c *chain) Use(middleware func(http.Handler) http.Handler) { c.Handler = middleware(c.Handler) }
+
 // From httprate and from tollbooth.
 func Example_migratingNetHTTP() {
 	limiter := limit.New(nil, nil)
 	mux := http.NewServeMux()
 	mux.Handle("GET /items", limiter.Limit(limit.Rules(limit.PerIP(time.Second, 1)))(http.HandlerFunc(ok)))
-	clients, err := limiter.Policy(limit.Named("clients", limit.PerIP(time.Minute, 100)))
-	if err != nil {
-		panic(err)
-	}
-	server := clients.Handler(mux)
+	r := chain{mux}
+	r.Use(limiter.Limit(limit.Named("clients", limit.PerIP(time.Minute, 100))))
+	server := r.Handler
 	fmt.Println(send(server, "GET", "/items").Code, send(server, "GET", "/items").Code)
 	// Output: 200 429
 }

@@ -2,7 +2,6 @@ package docs_test
 
 import (
 	"fmt"
-	"log"
 	"net/http"
 	"time"
 
@@ -100,11 +99,8 @@ func Example_scopeNetHTTP() {
 	mux.HandleFunc("GET /", ok)
 
 	limiter := limit.New(nil, nil)
-	application, err := limiter.Policy(limit.Named("application", limit.PerIP(time.Minute, 1)))
-	if err != nil {
-		log.Fatal(err)
-	}
-	server := &http.Server{Addr: "127.0.0.1:8080", Handler: application.Handler(mux)}
+	application := limit.Named("application", limit.PerIP(time.Minute, 1))
+	server := &http.Server{Addr: "127.0.0.1:8080", Handler: limiter.Limit(application)(mux)}
 
 	fmt.Println(send(server.Handler, "GET", "/").Code)
 	fmt.Println(send(server.Handler, "GET", "/other").Code)

@@ -29,7 +29,7 @@ func Example_withoutHTTP() {
 	for range 3 {
 		d, err := mails.Take(ctx, limit.Request{Keys: alice})
 		if err != nil {
-			log.Fatal(err) // the store failed
+			log.Fatal(err) // not decided: see ErrUndecided
 		}
 		fmt.Println(d.Allowed, d.RetryAfter.Round(time.Minute))
 	}
