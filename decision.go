@@ -243,7 +243,7 @@ func (d Decision) Outcome() string {
 	return outer
 }
 
-// The errors of what a decision holds.
+// The errors of settlements and of lost leases.
 var (
 	// ErrLeaseLost is wrapped by the error that [Options].Observe receives when a
 	// request has lost a lease: see [Decision.Lost].
@@ -331,18 +331,18 @@ func (d Decision) SettleCosts(ctx context.Context, costs map[string]int64) error
 	})
 }
 
-// Use says how much of each rule the request has used so far, by the names of the rules, while
-// the work goes on: after each chunk of a stream. The request must be one that can be settled. As
-// long as that is not above what it has taken, Use only notes it. Otherwise it takes more: half
-// as much again, or half of what is left, and at least what was used, above the limit as far as
-// the Debt of the rule allows. If a rule has neither, Use returns a [*RefusedError] that says
-// so: the program should end the work.
+// Use notes how many units of each rule the request has used so far, by the names of the rules,
+// while the work goes on, such as after each chunk of a stream. The request must be one that can
+// be settled. If it has used more than it has taken, Use takes more units: at least the missing
+// ones, and up to half of what it has or of what is left. Without room, it goes above the limit as
+// far as the Debt of the rule allows. If that is not enough, Use returns a [*RefusedError], and
+// the program should end the work.
 //
-// An amount below that of an earlier call, and a rule that is not named, change nothing. A
-// settlement below what was used does not give back what was taken above the limit. An HTTP
-// request whose handler never settles is settled by what it has used, also if the handler
-// panics; a decision of [Policy.Take] needs SettleCosts. Goroutines of one request may call Use
-// at once. Errors are otherwise those of SettleCosts.
+// An amount below that of an earlier call changes nothing, nor does a rule that is not named. A
+// settlement below the used amount does not give back units above the limit. An HTTP request
+// whose handler never settles is settled at the amount it has used, also if the handler panics; a
+// decision of [Policy.Take] needs SettleCosts. Goroutines of one request may call Use at once.
+// Errors are otherwise those of SettleCosts.
 func (d Decision) Use(ctx context.Context, soFar map[string]int64) error {
 	if err := d.mayCost(soFar); err != nil {
 		return err

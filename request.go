@@ -35,16 +35,15 @@ type Request struct {
 	// be, or an estimate under rules with Debt. What is never settled stays taken.
 	Settle bool
 
-	// Hold is Settle for work whose process may die: what was taken comes back after that time,
-	// 1 s to 24 h, but for rules with Attempts. A process that lives has it extended until it is
-	// settled, also to 0, or its HTTP handler returns. Leases, slots of a queue, values, strikes
-	// and what Use takes are not held, and nothing is while the store is unavailable.
+	// Hold is Settle for work whose process may die: if it does, the units are refunded after that
+	// time, 1 s to 24 h, except for rules with Attempts. A living process extends the hold until
+	// the request is settled or its HTTP handler returns. Leases, slots of a queue, values, strikes
+	// and units that Use takes are not held, and nothing is while the store is unavailable.
 	Hold time.Duration
 
 	// ID names a request with Hold that any process may repeat, with the same keys: it is charged
-	// once. A repeat gets a decision that it can settle too, or, once that is done, for ten
-	// minutes [ErrSettled], unless it was settled at 0. A client that chooses the ID chooses not
-	// to be charged again.
+	// once. A repeat gets a decision that it can settle too. For ten minutes after a settlement,
+	// unless at 0, it gets [ErrSettled] instead. A client that can choose the ID can avoid charges.
 	ID string
 }
 

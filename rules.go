@@ -34,14 +34,14 @@ type (
 	SlidingCells   = rules.SlidingCells   // at most Limit in any window, for large limits
 	SlidingCounter = rules.SlidingCounter // about Limit in a window, in little memory
 	TokenBucket    = rules.TokenBucket    // a burst at once, then the rate
-	LeakyBucket    = rules.LeakyBucket    // the same
+	LeakyBucket    = rules.LeakyBucket    // another name of TokenBucket
 	Queue          = rules.Queue          // the rate, and requests wait for their slots
 	Concurrency    = rules.Concurrency    // so many requests at once
 	Ban            = rules.Ban            // bars a key for a time after so many refusals
 	Distinct       = rules.Distinct       // so many different values of another key
 )
 
-// What a rule does while the store is unavailable. If the rules on a request differ, one
+// These say what a rule does while the store is unavailable. If the rules on a request differ, one
 // that refuses refuses it. Errors that a request can cause do not count.
 const (
 	// Local ("on-error local") lets this process decide, by what it has admitted.

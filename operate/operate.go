@@ -61,8 +61,8 @@ func Peek(ctx context.Context, l *limit.Limiter, policy, rule, key, plan string)
 
 // Account returns what one key of a rule owes, and what is held of it: see Debt of a
 // [limit.Rule] and Hold of a [limit.Request]. The names, the plan and the errors are those of
-// Peek. A key that owes is refused until it has paid: RetryAfter of Peek says when. It calls the
-// store, of a key with more than 1,000 holds several times.
+// Peek. A key that owes is refused until it has paid: RetryAfter of Peek says when. Account calls
+// the store, several times for a key with more than 1,000 holds.
 func Account(ctx context.Context, l *limit.Limiter, policy, rule, key, plan string) (core.Account, error) {
 	return account(l, ctx, policy, rule, key, plan)
 }
@@ -96,12 +96,12 @@ type Stats struct {
 	// settled, and stays charged.
 	Reserved, Settled int64
 
-	// Ended is how many holds have ended that nobody settled or extended, such as those of
-	// processes that died, and were given back by this process: see Hold of a [limit.Request].
+	// Ended is how many holds this process has given back because they ended before they were
+	// settled, such as those of processes that died: see Hold of a [limit.Request].
 	Ended int64
 
 	// Forgiven is how many units requests cost beyond what they reserved and what their rules
-	// may owe: see the Debt of a [limit.Rule]. They were charged to nobody.
+	// may owe: see the Debt of a [limit.Rule]. They were not charged.
 	Forgiven int64
 }
 

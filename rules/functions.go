@@ -130,7 +130,7 @@ func OnStatus(statuses ...int) (s Settlement) {
 }
 
 // AsUsed is the settlement of requests whose handlers say what they use: see
-// limit.Decision.Use. A request of which nothing is said keeps its charge. In text it is
+// limit.Decision.Use. A request whose handler says nothing keeps its charge. In text it is
 // "settle used", unless the program has a function of that name.
 var AsUsed = SettleBy("used", func(*http.Request, int) int64 { return AsCharged })
 

@@ -79,7 +79,7 @@ func (k *KeyResolver) Kind() grammar.Kind { return k.kind }
 // function.
 func (k *KeyResolver) Name() string { return k.name }
 
-// Call returns what the function returns that k resolves.
+// Call calls the function of k, and returns its result.
 func (k *KeyResolver) Call(r *http.Request) string { return (*k.fn)(r) }
 
 // Joins reports whether k has parts.

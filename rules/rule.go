@@ -65,28 +65,30 @@ type Rule struct {
 	// charged. The function must not read the body.
 	Cost Cost
 
-	// Settle says what a request really cost, once it has been answered with a status:
+	// Settle says what a request cost, once it has been answered with a status:
 	// see [SettleBy], [AsUsed] for what its handler says, and [OnStatus] for attempts that
-	// count only if they fail. The zero value keeps the charge. A lower cost refunds the rest,
-	// and a higher one takes what there is room for, and Debt: see limit.Decision.Settle. The status is the one that was sent:
-	// by the handler, or later, by middleware around the rules that their adapter sees
-	// (docs/login.md). It is 200 if the handler wrote nothing, and 101 if it hijacked
-	// the connection. A request whose handler panics before it answers keeps its charge,
+	// count only if they fail. The zero value keeps the charge. A lower cost refunds the rest.
+	// A higher one takes what there is room for, and Debt: see limit.Decision.Settle. The
+	// status is the one that was sent: by the handler, or later, by middleware around the
+	// rules that their adapter sees (docs/login.md). It is 200 if the handler wrote nothing,
+	// and 101 if it hijacked the connection. A request whose handler panics before it answers keeps its charge,
 	// unless something answers. A negative cost is a mistake of the function: the charge
 	// stays, and Options.Observe is called.
 	Settle Settlement
 
 	// Debt is how many units above the limit a key may owe, up to 10^12, for requests that
-	// turn out to cost more than they reserved: a settlement is charged in full up to that,
+	// turn out to cost more than they reserved. A settlement is charged in full up to that,
 	// and the rest is forgiven and counted. A request that reserves a unit or more is refused
-	// until the key has repaid, which RetryAfter includes. A bucket repays as it refills, at
-	// most what it refills in ten years. A fixed window, such as a calendar month, carries the
-	// debt into the next one, at most a Limit of it. In sliding cells the units leave the
-	// window instead, so that a window holds at most Limit and Debt, and the mean may be as
-	// high. 0 means that a settlement takes what there is room for. While the store is
-	// unavailable, each process bounds the debt by its share, and what it has charged is paid
-	// when the store answers again; no window carries that. Only [TokenBucket], [LeakyBucket],
-	// [FixedWindow] and [SlidingCells] have debts, and callers on all plans the same.
+	// until the key has repaid, which RetryAfter includes. 0 means that a settlement takes
+	// what there is room for.
+	//
+	// Only [TokenBucket], [LeakyBucket], [FixedWindow] and [SlidingCells] have debts, the same
+	// for callers on all plans. A bucket repays as it refills; its debt is at most what it
+	// refills in ten years. A fixed window, such as a calendar month, carries at most a Limit
+	// of the debt into the next one. In sliding cells the units leave the window instead, so a
+	// window, and the mean, can reach Limit + Debt. While the store is unavailable, each
+	// process bounds the debt by its share. When the store answers again, it is charged for
+	// that debt, which no window carries on.
 	Debt int64
 
 	// OnRefusal says what happens to a request that the rule refuses. The zero value
@@ -114,8 +116,8 @@ type Rule struct {
 
 	// Plans has the limits of callers on plans, at most 64, by the name of the plan: see
 	// limit.Options.Caller. Other callers have Limit. A Burst of 0 and a bucket that begins
-	// empty follow the limit of the caller. Callers that share a key share what is
-	// spent, except that each plan has buckets and queues of its own. See docs/plans.md
+	// empty follow the limit of the caller. Callers that share a key share its quota,
+	// except that each plan has buckets and queues of its own. See docs/plans.md
 	// and docs/changing-limits.md.
 	Plans map[string]int64
 
