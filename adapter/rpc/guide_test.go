@@ -45,7 +45,7 @@ func authenticateStream(server any, stream grpc.ServerStream, _ *grpc.StreamServ
 	return handler(server, authenticated{stream, context.WithValue(stream.Context(), callerKey{}, "alice")})
 }
 
-// perMinute has the limits of methods that may be called less often, or more often.
+// perMinute has the limits of methods that differ from the rule.
 var perMinute = map[string]int64{"/books.v1.Books/Search": 1}
 
 func newServer() *grpc.Server {
