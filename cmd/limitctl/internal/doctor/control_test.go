@@ -10,10 +10,11 @@ import (
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/ops/control"
 	"github.com/routelimit/limit/ops/policyfile"
+	"github.com/routelimit/limit/stores/redisstore"
 )
 
-// TestRedisControl examines a server with bans, overrides and a pushed policy: they are
-// no quotas, and nothing says to delete them.
+// TestRedisControl examines a server with bans, overrides, a pushed policy and the list of the
+// processes that share it: they are no quotas, and nothing says to delete them.
 func TestRedisControl(t *testing.T) {
 	client := redistest.Real(t)
 	ctx := t.Context()
@@ -27,11 +28,14 @@ func TestRedisControl(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, policyfile.Push(ctx, c, "", f, 0, "ann"))
 	require.NoError(t, client.Set(ctx, "limit:control:{limit}:bans:later", "x", 0).Err())
+	_, err = redisstore.New(client, nil).Sharers(ctx)
+	require.NoError(t, err)
 	for _, keys := range []int{1000, 1} {
 		found := see(t, RedisOptions{Address: location{URL: addr(client)}, Keys: keys})
 		for _, check := range []string{"keys", "keys-ttl", "keys-type", "keys-form", "keys-version"} {
 			assert.Equal(t, OK, found[check].Verdict, found[check].Found)
 			assert.NotContains(t, found[check].Found, "control")
+			assert.NotContains(t, found[check].Found, "sharers")
 		}
 	}
 	assert.Equal(t, quotas, see(t, RedisOptions{Address: location{URL: addr(client)}})["keys-ttl"].Found)

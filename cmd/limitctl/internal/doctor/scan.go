@@ -14,8 +14,8 @@ import (
 
 const scanTime = 30 * time.Second // for all nodes
 
-// scan reads up to o.Keys of the library's keys on the primaries. It leaves out those of
-// package control.
+// scan reads up to o.Keys of the library's keys on the primaries. It leaves out those that
+// are no quotas.
 func scan(ctx context.Context, clients []*redis.Client, nodes []Node, o RedisOptions) (all Keys) {
 	all.prefix = o.Prefix
 	if o.Keys == 0 {
@@ -45,13 +45,16 @@ func scan(ctx context.Context, clients []*redis.Client, nodes []Node, o RedisOpt
 	return all
 }
 
-// isControl reports whether a key is one of package control: a ban, an override or a
-// pushed policy. Doctor never proposes to delete those.
-func isControl(prefix, name string) bool { return strings.HasPrefix(name, prefix+":control:{") }
+// isOther reports whether a key of the library is no quota: a ban, an override or a pushed
+// policy of package control, or the list of processes that share the Redis. Doctor never
+// proposes to delete those.
+func isOther(prefix, name string) bool {
+	return strings.HasPrefix(name, prefix+":control:{") || name == prefix+":sharers"
+}
 
 // look reads the facts of keys in one round trip, and adds them.
 func (k *Keys) look(ctx context.Context, client redis.Cmdable, names []string) error {
-	names = slices.DeleteFunc(names, func(name string) bool { return isControl(k.prefix, name) })
+	names = slices.DeleteFunc(names, func(name string) bool { return isOther(k.prefix, name) })
 	if len(names) == 0 {
 		return nil
 	}
