@@ -99,7 +99,7 @@ func (p *page) refusalRow(t *totals, r *refusal) refusalRow {
 	case r.mode == core.ModeBarred.String():
 		words = []string{p.bannedClient(r.banned) + " is banned" + until(r.retryAfter) + "."}
 	case r.mode == core.ModeRefused.String():
-		words = append(words, "The store is unavailable, and a rule says to refuse requests meanwhile.")
+		words = []string{"The store is unavailable, and a rule says to refuse requests meanwhile."} // the rules may have room
 	case len(words) == 0:
 		words = []string{"No rule refused it by itself."}
 	}

@@ -137,6 +137,10 @@ func TestFullInOutage(t *testing.T) {
 		take(t, policy, "ann")
 		s, _ := viewOf(t, p, "order=use")
 		assert.True(t, s.Unavailable)
+		if on == limit.Refuse {
+			require.NotEmpty(t, s.Refusals)
+			assert.Equal(t, "The store is unavailable, and a rule says to refuse requests meanwhile.", s.Refusals[0].Words)
+		}
 		assert.InDelta(t, time.Now().UnixMilli(), s.Outage.Since, 5000)
 		require.Len(t, s.Keys, 1)
 		assert.Equal(t, []any{0.25, int64(3)}, []any{s.Keys[0].Used, s.Keys[0].Remaining})
