@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -171,8 +173,22 @@ func TestPush(t *testing.T) {
 	code, _, problem = run(t, "push", file(t, valid), "--redis", url, "--by", "")
 	assert.Equal(t, []any{3, `--by "": write who changes the policies`}, []any{code, problem})
 	out, _ = exits(t, 0, "history", "--redis", url)
-	assert.Regexp(t, `^\S+Z  "policies"  by "bob"  withdrawn\n(\S+Z  "shop" .*\n)+\S+Z  "policies"  by "ann"  pushed until it is withdrawn +`+note+
-		`\n\S+Z  "policies"  by "ann"  pushed until \S+Z +`+note+`\n$`, out)
+	assert.Regexp(t, `^\S+Z  file policies  by bob  withdrawn\n(\S+Z  file shop .*\n)+\S+Z  file policies  by ann  pushed until it is withdrawn +`+note+
+		`\n\S+Z  file policies  by ann  pushed until \S+Z +`+note+`\n$`, out)
+}
+
+// TestHistory checks that the history has changes of all kinds.
+func TestHistory(t *testing.T) {
+	s := newServer(t)
+	s.exits(t, 0, "ban", "user", "mallory", "--for", "0", "--by", "ann", "--yes")
+	s.exits(t, 0, "override", "--policy", "api", "--rule", "per-user-1h", "--key", "alice", "--limit", "5", "--for", "1h", "--by", "Ann B", "--yes")
+	s.exits(t, 0, "ban", "--lift", "user", "mallory", "--by", "bob", "--yes")
+	out, _ := exits(t, 0, "history", s.flags[0], s.flags[1])
+	assert.Regexp(t, `(?m)^\S+Z  override "api" "per-user-1h" "alice"  by "Ann B"  set until \S+Z$`, out)
+	assert.Regexp(t, `(?ms)^\S+Z  ban user mallory +by bob +ended$.*^\S+Z  ban user mallory +by ann +set until it is ended$`, out)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	assert.Len(t, lines, 3)
+	assert.True(t, slices.IsSortedFunc(lines, func(a, b string) int { return strings.Compare(b[:20], a[:20]) }), out)
 }
 
 // sum returns what programs log of a file that is in force.

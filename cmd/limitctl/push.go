@@ -1,16 +1,21 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
+	"github.com/routelimit/limit/ops/access"
 	"github.com/routelimit/limit/ops/control"
+	"github.com/routelimit/limit/ops/overrides"
 	"github.com/routelimit/limit/ops/policyfile"
 )
 
@@ -105,16 +110,16 @@ func pushed(ctx context.Context, c *control.Control, s *shared) string {
 	changes, _ := policyfile.History(ctx, c) // which may be refused though the push was not
 	for _, change := range changes {
 		if change.Name == s.name && change.By == s.by && !change.Deleted {
-			return ", " + change.Note + ", " + until(change)
+			return ", " + change.Note + ", " + until(change, "withdrawn")
 		}
 	}
 	return ""
 }
 
-// until says when a pushed file ends.
-func until(change control.Change) string {
+// until says when what a change has set ends. Ended is the word for an end by hand.
+func until(change control.Change, ended string) string {
 	if change.Expires.IsZero() {
-		return "until it is withdrawn"
+		return "until it is " + ended
 	}
 	return "until " + change.Expires.UTC().Format(time.RFC3339)
 }
@@ -123,10 +128,11 @@ func newHistoryCommand() *cobra.Command {
 	var s shared
 	cmd := &cobra.Command{
 		Use:   "history",
-		Short: "List who pushed and withdrew policy files, and when",
-		Long: `List who pushed and withdrew policy files, and when, the newest first. For each
-file it prints its SHA-256, as programs log it, and the number of its policies.
-The exit code is 0, 1 if Redis cannot be read, and 3 for wrong arguments.`,
+		Short: "List who changed pushed policy files, bans and overrides, and when",
+		Long: `List who pushed and withdrew policy files, and who set and ended bans and
+overrides, the newest first: the last changes of each kind. For each file it
+prints its SHA-256, as programs log it, and the number of its policies. The exit
+code is 0, 1 if Redis cannot be read, and 3 for wrong arguments.`,
 		Args:    noArgs,
 		Example: "  limitctl history --redis redis://127.0.0.1:6379",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -135,27 +141,64 @@ The exit code is 0, 1 if Redis cannot be read, and 3 for wrong arguments.`,
 				return err
 			}
 			defer done()
-			changes, err := policyfile.History(cmd.Context(), c)
+			changes, err := history(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			for _, change := range changes {
-				what := "pushed " + until(change)
-				switch {
-				case change.Deleted:
-					what = "withdrawn"
-				case change.Name == "":
-					what = "restored after a loss of data"
-				}
-				if change.Note != "" {
-					what += "\t" + change.Note
-				}
-				fmt.Fprintf(w, "%s\t%q\tby %q\t%s\n", change.At.UTC().Format(time.RFC3339), change.Name, change.By, what)
+				fmt.Fprintf(w, "%s\t%s %s\tby %s\t%s\n", change.At.UTC().Format(time.RFC3339),
+					change.kind, words.Printable(change.Name), shown(change.By), change.what())
 			}
 			return w.Flush()
 		},
 	}
 	s.flags(cmd, false)
 	return cmd
+}
+
+// A dated is a change of a pushed file, a ban or an override.
+type dated struct {
+	kind string
+	control.Change
+}
+
+// history returns the last changes of each kind, the newest first.
+func history(ctx context.Context, c *control.Control) (all []dated, err error) {
+	for kind, of := range map[string]func(context.Context) ([]control.Change, error){
+		"file":     func(ctx context.Context) ([]control.Change, error) { return policyfile.History(ctx, c) },
+		"ban":      access.NewBans(ctx, c, &access.Options{Log: quiet}).History,
+		"override": overrides.New(ctx, c, &overrides.Options{Log: quiet}).History,
+	} {
+		changes, err := of(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, change := range changes {
+			all = append(all, dated{kind, change})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b dated) int {
+		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.kind, b.kind))
+	})
+	return all, nil
+}
+
+// what says what a change did.
+func (d dated) what() string {
+	set, ended := "set ", "ended"
+	if d.kind == "file" {
+		set, ended = "pushed ", "withdrawn"
+	}
+	text := set + until(d.Change, ended)
+	switch {
+	case d.Deleted:
+		text = ended
+	case d.Name == "":
+		text = "restored after a loss of data"
+	}
+	if d.Note != "" {
+		text += "\t" + d.Note
+	}
+	return text
 }
