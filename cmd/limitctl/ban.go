@@ -40,12 +40,12 @@ change was not confirmed, and 3 for wrong arguments.`,
   limitctl ban --lift 203.0.113.9`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := c.check(cmd, args); err != nil {
-				return err
-			}
 			entry := entryOf(args)
 			if !c.list && entry == "" {
 				return usageError{errors.New(`name one client as an address, a prefix, user NAME or agent PART, such as limitctl ban user mallory --for 1h; or write --list alone`)}
+			}
+			if err := c.check(cmd, args); err != nil {
+				return err
 			}
 			if _, err := access.Parse(strings.NewReader(entry), nil); err != nil {
 				return usageError{fmt.Errorf("%s: %w", shown(entry), err)}

@@ -45,7 +45,7 @@ func (c *change) check(cmd *cobra.Command, args []string) error {
 	case c.list:
 		return nil
 	case c.by == "":
-		return usageError{errors.New(`--by "": write who makes the change`)}
+		return usageError{errors.New(`--by "": write who makes the change, such as --by ann, or set $USER`)}
 	case !c.ends && !cmd.Flags().Changed("for"):
 		return usageError{errors.New("--for: write how long it lasts, such as --for 24h, or --for 0 for a change without an end")}
 	case c.length < 0:

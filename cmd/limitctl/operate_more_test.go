@@ -64,7 +64,7 @@ func TestBan(t *testing.T) {
 		assert.Contains(t, problem, "--for -5m0s: write a time from 0 up, such as ")
 	}
 	code, _, problem = s.run(t, "ban", "203.0.113.9", "--for", "1h", "--by", "")
-	assert.Equal(t, []any{3, `--by "": write who makes the change`}, []any{code, problem})
+	assert.Equal(t, []any{3, `--by "": write who makes the change, such as --by ann, or set $USER`}, []any{code, problem})
 }
 
 func TestOverride(t *testing.T) {
@@ -130,6 +130,8 @@ func TestOverride(t *testing.T) {
 	set("--remove", "--policy", "api", "--rule", "per-user-1h", "--key", "al*")
 
 	for _, c := range []struct{ args, problem string }{
+		{"P api R per-user-1h K alice L 100001 --for 1h", "rule \"per-user-1h\": limit 100001 is too large for an exact window, which logs each unit: write at most 100000"},
+		{"P api R per-ip-and-user-1h K alice L 5 --for 1h", "no request has it"}, {"P apj R per-user-1h K alice L 5 --for 1h", `no policy "apj" with a rule "per-user-1h": write one of`},
 		{"", "name a policy, a rule, a key or a pattern, and its limit"}, {"--list --key x", "write it alone"}, {"--list x", "unexpected argument"}, {"--remove login per-ip-1m", "unexpected argument"},
 		{"--remove P login R per-ip-1m", "name a policy, a rule, and a key or a pattern"}, {"P login R per-ip-1m K 192.0.2.1", "name a policy, a rule, a key or a pattern, and its limit"},
 		{"--list --pattern x*", "write it alone"}, {"P api R per-user-1h --pattern free L 5 --for 1h", "what keys begin with and a star"}, {"P api R per-user-1h --pattern * L 5 --for 1h", "what keys begin with and a star"}, {"P api R per-user-1h K a --pattern a* L 5 --for 1h", "and no --key"},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/ops/overrides"
 )
 
@@ -104,8 +105,21 @@ func (s *session) resolve(cmd *cobra.Command, c *change, o *overrides.Override) 
 	case s.there(*o) == 0: // one that is there is meant as it is
 		o.Key, err = s.limits.Key(found[0], o.Key)
 	}
+	if err == nil && !c.ends {
+		err = allowed(found[0].Rule, o.Limit)
+	}
 	if err != nil {
 		return usageError{err}
+	}
+	return nil
+}
+
+// allowed returns an error for a limit that a rule cannot have, in whose place programs would
+// use another one.
+func allowed(r limit.Rule, most int64) error {
+	given := r.WithLimit(most)
+	if err := given.Quota().Validate(); err != nil {
+		return fmt.Errorf("rule %q: %w", r.Name, err)
 	}
 	return nil
 }

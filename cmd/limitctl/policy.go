@@ -15,10 +15,11 @@ func newCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE...",
 		Short: "Check policy files",
-		Long: `Check policy files, and print every mistake with its file, line and column. For
-a valid file it prints its SHA-256, as programs log it, and the number of its
-policies. With --replaces it warns of the limits of another file that the file
-lifts, and with --trusted of proxies that the file exempts.
+		Long: `Check policy files, and print their mistakes with file, line and column: of each
+rule, the first one. For a valid file it prints its SHA-256, as programs log it,
+and the number of its policies. With --replaces it warns of the limits of
+another file that the file lifts, and with --trusted of proxies that the file
+exempts.
 
 The exit code is 0 if all files are valid, 1 if one is not, and 3 for wrong
 arguments.`,

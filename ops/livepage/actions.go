@@ -219,8 +219,13 @@ func (p *page) unban(ctx context.Context, v viewer, a *action) (string, error) {
 }
 
 func (p *page) override(ctx context.Context, v viewer, a *action) (string, error) {
-	if p.rule(a.Policy, a.Rule).Name == "" {
+	r := p.rule(a.Policy, a.Rule)
+	if r.Name == "" {
 		return "", problemf(http.StatusNotFound, "policy %q has no rule %q: send names of the list of policies", excerpt(a.Policy, 100), excerpt(a.Rule, 64))
+	}
+	given := r.WithLimit(max(1, a.Limit))            // Set rejects others
+	if err := given.Quota().Validate(); err != nil { // programs would use another limit
+		return "", problemf(http.StatusBadRequest, "%s: %v", a.Rule, err)
 	}
 	if err := p.options.Overrides.Set(ctx, p.overrideOf(a), a.lasts, by(v)); err != nil {
 		return "", err

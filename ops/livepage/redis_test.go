@@ -161,6 +161,7 @@ func TestBansAndOverrides(t *testing.T) {
 			for _, test := range []struct{ action, body, says string }{
 				{"ban", `{"entry":"nonsense here"}`, "write"},
 				{"override", `{` + key + `,"limit":0}`, "limit 0: write 1 to"},
+				{"override", `{` + key + `,"limit":100001}`, "limit 100001 is too large"},
 				{"ban", `{"entry":""}`, "no entry"},
 				{"ban", `{"entry":"192.0.2.1","seconds":-1}`, "seconds -1: send 1 to"},
 				{"ban", `{"policy":"POST /login","rule":"per-header-x-api-key-1h","key":"k"}`, "neither by ip nor by user"},

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/operate"
@@ -72,10 +74,11 @@ func (l *Limits) Key(r *Rule, text string) (string, error) {
 	switch {
 	case r.Shared() && text != "":
 		return "", fmt.Errorf("rule %q is one quota of all requests: write \"\" as its key", r.Name)
-	case text == "", r.Composite(), stored.MatchString(text), slices.Contains(resolved, text):
+	case text == "", stored.MatchString(text), len(r.key.Parts) > 0 && fits(r.key, text), slices.Contains(resolved, text):
 		return text, nil
-	case r.key.Kind == grammar.Or && alternative.MatchString(text):
-		return text, nil
+	case r.Composite() && len(resolved) == 0:
+		return "", fmt.Errorf("key %q of rule %q (per %s): no request has it, since keys of the rule join several values: "+
+			"write the whole key, as limitctl top shows it", text, r.Name, r.key)
 	case len(resolved) == 1:
 		return resolved[0], nil
 	case len(resolved) > 1:
@@ -87,7 +90,28 @@ func (l *Limits) Key(r *Rule, text string) (string, error) {
 	return "", fmt.Errorf("key %q of rule %q is not an address: write one such as 203.0.113.9", text, r.Name)
 }
 
-var (
-	stored      = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`) // the key of a long value
-	alternative = regexp.MustCompile(`^[0-9]+=`)              // of a key such as "user or ip"
-)
+// fits reports whether a text has the form of a key, as rules.KeyResolver makes them: an
+// alternative begins with its number, and values that are joined begin with their lengths.
+func fits(key grammar.Key, text string) bool {
+	switch {
+	case text == "", stored.MatchString(text):
+		return true
+	case key.Kind == grammar.Or:
+		number, rest, _ := strings.Cut(text, "=")
+		i, err := strconv.Atoi(number)
+		return err == nil && i >= 0 && i < len(key.Parts) && rest != "" && fits(key.Parts[i], rest)
+	case key.Kind == grammar.And:
+		for _, part := range key.Parts {
+			length, rest, _ := strings.Cut(text, ":")
+			n, err := strconv.Atoi(length)
+			if err != nil || n < 0 || n > len(rest) || !fits(part, rest[:n]) {
+				return false
+			}
+			text = rest[n:]
+		}
+		return text == ""
+	}
+	return true
+}
+
+var stored = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`) // the key of a long value

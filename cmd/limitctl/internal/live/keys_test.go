@@ -32,8 +32,13 @@ func TestKeys(t *testing.T) {
 		{"either", "alice", []string{"0=alice", "alice"}, "0=alice"},
 		{"either", "192.0.2.1", []string{"0=192.0.2.1", "1=192.0.2.1", "192.0.2.1"}, "error"},
 		{"either", "1=192.0.2.1", []string{"0=1=192.0.2.1", "1=192.0.2.1"}, "1=192.0.2.1"},
-		{"both", "alice", []string{"alice"}, "alice"},
-		{"nested", "alice", []string{"0=alice", "alice"}, "alice"},
+		{"either", "7=x", []string{"0=7=x", "7=x"}, "0=7=x"},
+		{"both", "alice", []string{"alice"}, "error"},
+		{"both", "9:192.0.2.15:alice", []string{"9:192.0.2.15:alice"}, "9:192.0.2.15:alice"},
+		{"both", "9:192.0.2.15:alic", []string{"9:192.0.2.15:alic"}, "error"},
+		{"both", "9:192.0.2.15:alice1", []string{"9:192.0.2.15:alice1"}, "error"},
+		{"both", "9:192.0.2.1", []string{"9:192.0.2.1"}, "error"},
+		{"nested", "alice", []string{"0=alice", "alice"}, "0=alice"},
 		{"all", "", []string{""}, ""},
 		{"all", "alice", nil, "error"},
 	} {
@@ -57,9 +62,12 @@ func TestKeys(t *testing.T) {
 	again, err := l.Key(users[0], hash)
 	require.NoError(t, err)
 	assert.Equal(t, hash, again, "as it is shown")
-	for _, names := range [][2]string{{"q", "user"}, {"p", "users"}} {
+	for names, problem := range map[[2]string]string{
+		{"q", "user"}: `no policy "q" with a rule "user": `, {"p", "users"}: `no policy "p" with a rule "users": `,
+		{"q", ""}: `no policy "q": `, {"", "users"}: `no rule "users": `,
+	} {
 		_, err := l.Matching(names[0], names[1])
-		assert.ErrorContains(t, err, "write one of ")
+		assert.ErrorContains(t, err, problem+`write one of --policy "p" --rule ip, `)
 	}
 	assert.True(t, l.Rules()[3].Composite() && l.Rules()[5].Composite() && !l.Rules()[2].Composite() && l.Rules()[4].Shared())
 }

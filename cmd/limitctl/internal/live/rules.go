@@ -219,12 +219,23 @@ func (l *Limits) Matching(policy, rule string) (found []*Rule, err error) {
 	}
 	switch {
 	case len(found) == 0:
-		return nil, fmt.Errorf("no policy %q with a rule %q: write one of %s", policy, rule, strings.Join(known, ", "))
+		return nil, fmt.Errorf("no %s: write one of %s", sought(policy, rule), strings.Join(known, ", "))
 	case len(found) > 1 && policy != "" && rule != "":
 		return nil, fmt.Errorf("policy %q has two rules %q, of limit.EachRoute and of the route: "+
 			"write --rules and --on for one of them", policy, rule)
 	}
 	return found, nil
+}
+
+// sought names what was looked for.
+func sought(policy, rule string) string {
+	switch "" {
+	case rule:
+		return fmt.Sprintf("policy %q", policy)
+	case policy:
+		return fmt.Sprintf("rule %q", rule)
+	}
+	return fmt.Sprintf("policy %q with a rule %q", policy, rule)
 }
 
 // stateOf returns the rule that a state in Redis belongs to, and the plan if the state
