@@ -3,6 +3,8 @@ package docs_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -76,4 +78,35 @@ func Example_usersAndPlansSets() {
 	// alice:pro 200
 	// alice:pro 200
 	// alice:pro 429
+}
+
+func Example_userFromProxy() {
+	proxy := netip.MustParsePrefix("10.0.0.5/32")
+	user := func(r *http.Request) string {
+		peer, err := netip.ParseAddrPort(r.RemoteAddr)
+		if err != nil || !proxy.Contains(peer.Addr().Unmap()) {
+			return ""
+		}
+		return r.Header.Get("X-Auth-Request-Email")
+	}
+	limiter := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: user}})
+
+	mux := http.NewServeMux()
+	mux.Handle("GET /items", limiter.Limit(limit.Rules(limit.PerUser(time.Hour, 1)))(http.HandlerFunc(ok)))
+	for _, request := range [][2]string{
+		{"10.0.0.5:1", "ann"}, {"10.0.0.5:1", "ann"}, {"10.0.0.5:1", "bob"}, {"203.0.113.9:1", "eve"}, {"203.0.113.9:1", "mallory"},
+	} {
+		r := httptest.NewRequest("GET", "/items", nil)
+		r.RemoteAddr = request[0]
+		r.Header.Set("X-Auth-Request-Email", request[1])
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, r)
+		fmt.Println(request[0], request[1], w.Code)
+	}
+	// Output:
+	// 10.0.0.5:1 ann 200
+	// 10.0.0.5:1 ann 429
+	// 10.0.0.5:1 bob 200
+	// 203.0.113.9:1 eve 200
+	// 203.0.113.9:1 mallory 429
 }
