@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"strings"
@@ -114,9 +113,9 @@ func printList[T fmt.Stringer](cmd *cobra.Command, name string, list []T, asJSON
 // notConfirmed is the exit code of what was not confirmed, and so not done.
 const notConfirmed findings = 2
 
-// isTerminal reports whether a person can answer. Tests replace it.
-var isTerminal = func(in io.Reader) bool {
-	f, ok := in.(*os.File)
+// isTerminal reports whether a person reads or writes there. Tests replace it.
+var isTerminal = func(stream any) bool {
+	f, ok := stream.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())
 }
 

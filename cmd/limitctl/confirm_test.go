@@ -14,7 +14,7 @@ import (
 func TestConfirm(t *testing.T) {
 	s := newServer(t)
 	was := isTerminal
-	isTerminal = func(io.Reader) bool { return true }
+	isTerminal = func(any) bool { return true }
 	t.Cleanup(func() { isTerminal = was })
 	answer := func(text string, args ...string) (int, string) {
 		cmd := newCommand()

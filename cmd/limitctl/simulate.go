@@ -262,5 +262,9 @@ func (s *simulation) write(cmd *cobra.Command, result *replay.Result, stopped er
 	if s.json {
 		return r.JSON(cmd.OutOrStdout())
 	}
-	return r.Text(cmd.OutOrStdout())
+	fit := report.File
+	if isTerminal(cmd.OutOrStdout()) {
+		fit = report.Terminal
+	}
+	return r.Text(cmd.OutOrStdout(), fit)
 }

@@ -43,12 +43,15 @@ func TestSummaryOfFormats(t *testing.T) {
 // TestTables aligns tables between other text, cuts texts that do not fit a terminal, the last
 // column first, and never a number.
 func TestTables(t *testing.T) {
-	assert.Equal(t, "a b\nNAME     N  TEXT\nx        1  y\nlonger  22\n\nN\n", tables("a b\nNAME\t»N\tTEXT\nx\t1\ty\nlonger\t22\t\n\nN\n"))
-	assert.Equal(t, "A  B\né  »\n", tables("A\t»B\né\t»\n"), "a client may write » too")
+	assert.Equal(t, "a b\nNAME     N  TEXT\nx        1  y\nlonger  22\n\nN\n", tables("a b\nNAME\t»N\tTEXT\nx\t1\ty\nlonger\t22\t\n\nN\n", Terminal))
+	assert.Equal(t, "A  B\né  »\n", tables("A\t»B\né\t»\n", Terminal), "a client may write » too")
 	wide := strings.Repeat("»1\t", 60) + "x\n"
-	assert.Len(t, tables(wide), 60+2*60+2, "numbers are never cut")
+	assert.Len(t, tables(wide, Terminal), 60+2*60+2, "numbers are never cut")
 	row := []string{"2a02:8108:8ac0:1234:5c3f:1a2b:3c4d:5e6f", "1,234,567", "1,234,567", "05-01 11:00", "for good", "Mozilla/5.0 (X11; Linux x86_64)"}
-	lines := strings.Split(tables("CLIENT\t»REQUESTS\t»REFUSED\t»FIRST REFUSED\t»LONGEST\tAGENT\n"+strings.Join(row, "\t")+"\n"), "\n")
+	table := "CLIENT\t»REQUESTS\t»REFUSED\t»FIRST REFUSED\t»LONGEST\tAGENT\n" + strings.Join(row, "\t") + "\n"
+	assert.Contains(t, tables(table, File), row[0])
+	assert.Contains(t, tables(table, File), row[5], "nothing is cut for a file")
+	lines := strings.Split(tables(table, Terminal), "\n")
 	assert.Len(t, lines, 3)
 	for _, line := range lines {
 		assert.LessOrEqual(t, utf8.RuneCountInString(line), 80)

@@ -1,20 +1,24 @@
 package report
 
 import (
+	"math"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
 
+// What tables fit.
 const (
-	terminal = 80 // columns that tables fit
-	narrow   = 8  // to which a column of text may be cut
+	Terminal = 80            // columns
+	File     = math.MaxInt32 // in which nothing is cut
 )
+
+const narrow = 8 // columns, to which one of text may be cut
 
 // tables aligns the lines of a text that have tabs. A run of such lines is a table, and its first
 // line is the head. A head with » is that of a column of numbers, which are never cut.
-func tables(text string) string {
+func tables(text string, fit int) string {
 	var out strings.Builder
 	var rows [][]string
 	for line := range strings.Lines(text) {
@@ -22,21 +26,21 @@ func tables(text string) string {
 			rows = append(rows, strings.Split(strings.TrimSuffix(line, "\n"), "\t"))
 			continue
 		}
-		writeTable(&out, rows)
+		writeTable(&out, rows, fit)
 		rows = nil
 		out.WriteString(line)
 	}
-	writeTable(&out, rows)
+	writeTable(&out, rows, fit)
 	return out.String()
 }
 
-func writeTable(out *strings.Builder, rows [][]string) {
+func writeTable(out *strings.Builder, rows [][]string, fit int) {
 	if len(rows) == 0 {
 		return
 	}
 	numbers := make([]bool, len(rows[0]))
 	widths := make([]int, len(rows[0]))
-	over := 2*(len(widths)-1) - terminal
+	over := 2*(len(widths)-1) - fit
 	for i := range widths {
 		rows[0][i], numbers[i] = strings.CutPrefix(rows[0][i], "»")
 		for _, row := range rows {

@@ -43,13 +43,13 @@ func first(n int, list any) any {
 // JSON writes the result as an object.
 func (r *Report) JSON(w io.Writer) error { return words.WriteJSON(w, r.Result, true) }
 
-// Text writes the report for a terminal.
-func (r *Report) Text(w io.Writer) error {
+// Text writes the report with tables that fit the Terminal or a File.
+func (r *Report) Text(w io.Writer, fit int) error {
 	var b bytes.Buffer
 	if err := pageTemplate.Execute(&b, r); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, tables(b.String()))
+	_, err := io.WriteString(w, tables(b.String(), fit))
 	return err
 }
 
