@@ -27,7 +27,7 @@ var texts = map[string]string{
 		"of the rules another Name, or write limit.Named",
 	BadOverride: "limit: Options.Override returned a limit that the rule cannot have",
 	Undeclared: "limit: policies were changed that the program does not declare, so their rules apply to no " +
-		"request: correct their names, or declare them",
+		"request: correct their names, declare them, or name their routes in the file",
 	UnknownClass: "limit: a request has a class that limit.Options.Classes does not list, and counts as default",
 	NoListedUsers: "limit: Exempt or Bar asks for users, and no request had one so far, so entries of users have no " +
 		"effect: set Caller.User of limit.Options or of your adapter, and put authentication before the " +
