@@ -154,6 +154,36 @@ func TestHoldEndsForOthers(t *testing.T) {
 	})
 }
 
+// TestHoldEndsUnderABan has a request be refused whose units come back: the ban counts that once.
+func TestHoldEndsUnderABan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(nil)
+		policy := func(store core.Store) *limit.Policy {
+			p, err := limit.New(store, nil).Policy(limit.Named("barred",
+				limit.Rule{Name: "tokens", Key: limit.ByUser, Limit: 100, Window: time.Hour, Algorithm: limit.FixedWindow{}},
+				limit.Rule{Name: "ban", Key: limit.ByUser, Limit: 2, Window: time.Hour, Algorithm: limit.Ban{Bar: time.Hour}}))
+			require.NoError(t, err)
+			return p
+		}
+		dying := &dies{Store: store}
+		_, err := policy(dying).Take(t.Context(), held("stream", 60))
+		require.NoError(t, err)
+		dying.dead.Store(true)
+		time.Sleep(time.Minute)
+		p, allowed := policy(store), 0
+		for range 3 { // the first is a strike, the second finds that the units have come back
+			d, err := p.Take(t.Context(), held("", 60))
+			require.NoError(t, err)
+			if d.Allowed {
+				allowed++
+				require.NoError(t, d.Settle(t.Context(), 10))
+			}
+		}
+		assert.Equal(t, 2, allowed)
+		time.Sleep(time.Minute)
+	})
+}
+
 // TestHoldGrows settles a hold whose request has said that it used more than is held.
 func TestHoldGrows(t *testing.T) {
 	for used, want := range map[int64]int64{0: 100, 5: 95, 15: 85, 20: 80, 30: 70} {

@@ -49,7 +49,7 @@ func (r *Run) hold(asks []core.Ask) error {
 		if err != nil {
 			return err
 		}
-		if r.endHolds(h.Over) == 0 || asks[0].Decision.Allowed || try == 1 {
+		if r.endHolds(h.Over) == 0 || asks[0].Decision.Allowed || try == 1 || r.bars() {
 			break
 		}
 	}
@@ -67,12 +67,19 @@ func (r *Run) hold(asks []core.Ask) error {
 	return nil
 }
 
+// lookEvery is how often a plan looks at most for holds that have ended: each look is a call.
+const lookEvery = 10 * time.Millisecond
+
 // freed reports whether the store has refused a request whose keys then got back what others had
 // held that died. The store looks for that only where something is held, so it is asked to hold
 // nothing.
 func (r *Run) freed() bool {
-	d := &r.asks[0].Decision
-	if d.Allowed || d.Mode != core.ModeExact { // it was refused without the store, or from memory
+	d, now := &r.asks[0].Decision, int64(time.Since(epoch))
+	last := r.plan.looked.Load()
+	if d.Allowed || d.Mode != core.ModeExact || r.bars() { // or it was refused without the store, or from memory
+		return false
+	}
+	if last != 0 && now-last < int64(lookEvery) || !r.plan.looked.CompareAndSwap(last, now) {
 		return false
 	}
 	var ask core.Ask
@@ -87,6 +94,12 @@ func (r *Run) freed() bool {
 	}
 	h := core.Hold{Life: core.MinHold}
 	return r.plan.engine.Holder.Hold(r.calling, &ask, &h) == nil && r.endHolds(h.Over) > 0
+}
+
+// bars reports whether a rule of the request is a ban, which counts each refusal: it must not be
+// decided twice.
+func (r *Run) bars() bool {
+	return slices.ContainsFunc(r.asks[0].Charges, func(c core.Charge) bool { return c.Quota.Bars() })
 }
 
 // endHolds gives back what holds took that have ended, and returns how many did. Others end what
