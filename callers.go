@@ -233,7 +233,7 @@ func (p *version) override(run *engine.Run, route *route, usual *terms.Terms) *t
 
 // A Client is the sender of a request, for [Options].Exempt and [Options].Bar. It has the
 // address and the user that the rules are keyed by, so a function cannot take the client
-// for another one than the rules do. The Client that they get is valid until they return.
+// for another one than the rules do. That Client is valid until the function returns.
 // Elsewhere, such as in logs and tests, set the two fields: limit.Client{Request: r, Limiter: limiter}.IP().
 type Client struct {
 	Request *http.Request

@@ -339,10 +339,9 @@ func (d Decision) SettleCosts(ctx context.Context, costs map[string]int64) error
 // the program should end the work.
 //
 // An amount below that of an earlier call changes nothing, nor does a rule that is not named. A
-// settlement below the used amount does not give back units above the limit. An HTTP request
-// whose handler never settles is settled at the amount it has used, also if the handler panics; a
-// decision of [Policy.Take] needs SettleCosts. Goroutines of one request may call Use at once.
-// Errors are otherwise those of SettleCosts.
+// settlement below the used amount does not give back units above the limit. An HTTP request is
+// settled at what it has used if its handler does not settle it, or panics; a decision of
+// [Policy.Take] needs SettleCosts. Goroutines may call Use at once. Errors are those of SettleCosts.
 func (d Decision) Use(ctx context.Context, soFar map[string]int64) error {
 	if err := d.mayCost(soFar); err != nil {
 		return err

@@ -188,10 +188,8 @@ func (p *version) fill(run *engine.Run, r *Request) (*terms.Terms, error) {
 		if p.bars && run.Charges[i].Quota.Bars() {
 			run.Charges[i].Cost = 0
 		}
-		if len(r.Costs) > 0 {
-			if n, said := r.Costs[p.names[i]]; said {
-				run.Charges[i].Cost = min(n, core.MaxCost)
-			}
+		if n, said := r.Costs[p.names[i]]; said {
+			run.Charges[i].Cost = min(n, core.MaxCost)
 		}
 	}
 	if !p.distinguishes && r.Class == "" { // waiters have classes, whatever the rules
@@ -202,8 +200,7 @@ func (p *version) fill(run *engine.Run, r *Request) (*terms.Terms, error) {
 	return p.distinguish(run, p.named, &from), nil
 }
 
-// fillKeys fills in the keys, and what is counted by rules of distinct values. Each resolver is
-// asked once.
+// fillKeys fills in keys and distinct values. Each resolver is asked once.
 func (p *version) fillKeys(run *engine.Run, value func(*KeyResolver) string) {
 	for i, first := range p.keyOf {
 		switch {

@@ -41,8 +41,8 @@ type (
 	Distinct       = rules.Distinct       // so many different values of another key
 )
 
-// These say what a rule does while the store is unavailable. If the rules on a request differ, one
-// that refuses refuses it. Errors that a request can cause do not count.
+// What a rule does while the store is unavailable. If the rules on a request differ, one that
+// refuses refuses it. Errors that a request can cause do not count.
 const (
 	// Local ("on-error local") lets this process decide, by what it has admitted.
 	// See [Options].Instances.
