@@ -74,11 +74,11 @@ const lookEvery = 10 * time.Millisecond
 // held that died. The store looks for that only where something is held, so it is asked to hold
 // nothing.
 func (r *Run) freed() bool {
-	d, now := &r.asks[0].Decision, int64(time.Since(epoch))
-	last := r.plan.looked.Load()
+	d := &r.asks[0].Decision
 	if d.Allowed || d.Mode != core.ModeExact || r.bars() { // or it was refused without the store, or from memory
 		return false
 	}
+	last, now := r.plan.looked.Load(), int64(time.Since(epoch))
 	if last != 0 && now-last < int64(lookEvery) || !r.plan.looked.CompareAndSwap(last, now) {
 		return false
 	}
