@@ -64,6 +64,7 @@ proof:
 	LIMIT_LONGEST=1 go test -count=1 -v -timeout=1h -run Longest ./stores/redisstore
 	LIMIT_REQUESTS=$(REQUESTS) go test -count=1 -v -timeout=1h -run 'InTime|LostReplies|EveryByte|Swapped|Flushed|UnavailableStates' ./stores/redisstore
 	LIMIT_BOOKS=$(BOOKS) go test -count=1 -v -timeout=2h -run Books ./stores/redisstore
+	cd proof && LIMIT_BOOKS=$(BOOKS) go test -count=1 -v -timeout=2h -run BooksBehindGuards .
 	cd proof && LIMIT_FAILOVERS=$(FAILOVERS) go test -count=1 -v -timeout=1h -run 'Failovers|Kills|Slots' .
 	cd proof && LIMIT_HISTORIES=$(HISTORIES) go test -count=1 -v -timeout=1h -run Linearizable .
 	cd proof && LIMIT_EVICTION=20000 go test -count=1 -v -timeout=1h -run Eviction .
