@@ -69,7 +69,7 @@ func TestCrowd(t *testing.T) {
 		for i := range keys {
 			c.Key = fmt.Sprint(i)
 			charges := []core.Charge{c}
-			require.True(t, s.debts.begin(charges))
+			require.True(t, s.debts.begin(charges, now.Load()))
 			s.debts.end(charges, true, now.Load())
 		}
 		due = append(due, alarm{now.Load() + releaseEvery, s})

@@ -33,7 +33,7 @@ type debts struct {
 	queue []*debt // in the order of payment
 	armed bool    // the timer is set, or pays
 
-	raised map[debtor]struct{} // keys that were raised before the others of their rules, since the last loss
+	raised map[scaled]int64 // the capacities by which keys were raised before the others of their rules, since the last loss
 
 	waited   moment                             // when a call last took long
 	payments sync.RWMutex                       // a reset waits for those in flight
@@ -50,11 +50,11 @@ type debt struct {
 	cells   []cell      // oldest first
 	pending int         // decisions that are being made without the store
 	paying  bool
-	unsure  bool // a payment was not answered
-	alone   bool // a payment failed for another reason
-	raise   bool // the store may count less than the memory: see raises
-	raising bool // that is being paid
-	ended   bool // not in keys any more
+	unsure  bool          // a payment was not answered
+	alone   bool          // a payment failed for another reason
+	raise   []core.Charge // by these quotas the store may count less than the memory: see raises
+	raising *core.Charge  // by this one, that is being paid
+	ended   bool          // not in keys any more
 }
 
 // A cell is units that were taken by a time, but not long before, or a value that was shown.
@@ -90,7 +90,7 @@ func (b *debts) owing(charges []core.Charge) (owing set) {
 
 // begin notes that a decision is made without the store, and reports whether there is room
 // for what it may owe.
-func (b *debts) begin(charges []core.Charge) (fits bool) {
+func (b *debts) begin(charges []core.Charge, now int64) (fits bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	fits = true
@@ -103,6 +103,9 @@ func (b *debts) begin(charges []core.Charge) (fits bool) {
 		if d == nil {
 			fits = false
 			continue
+		}
+		if old := &d.charge.Quota; len(d.cells) > 0 && c.Quota.Refills() && (old.Limit != c.Quota.Limit || old.Window != c.Quota.Window) {
+			d.cells[0] = d.cells[0].refilled(old, &c.Quota, now)
 		}
 		d.charge, d.pending = *c, d.pending+1
 	}
@@ -195,7 +198,7 @@ func (b *debts) show(d *debt, value cell) bool {
 
 // drop forgets a key that owes nothing any more.
 func (b *debts) drop(d *debt) {
-	if len(d.cells) == 0 && d.pending == 0 && !d.paying && !d.raise && !d.ended {
+	if len(d.cells) == 0 && d.pending == 0 && !d.paying && d.raise == nil && !d.ended {
 		d.ended = true
 		delete(b.keys, d.debtor)
 		b.count.Add(-1)
@@ -238,7 +241,7 @@ func (b *debts) cancel(charges []core.Charge) {
 	defer b.mu.Unlock()
 	for i := range charges {
 		if d := b.keys[debtorOf(&charges[i])]; d != nil {
-			d.raise = false
+			d.raise = nil
 			b.expire(d, 1<<62)
 		}
 	}

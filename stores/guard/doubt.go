@@ -102,7 +102,7 @@ func (s *Store) remaining(c *core.Charge, now int64) int64 {
 func (c *call) begin() {
 	c.decided()
 	c.owed = c.guard.doubts.detects.Load()
-	if c.owed && !c.guard.debts.begin(c.charges) {
+	if c.owed && !c.guard.debts.begin(c.charges, c.now) {
 		c.guard.doubts.all.advance(c.now)
 	}
 }

@@ -43,6 +43,13 @@ func (c cell) with(d cell) cell {
 	return c
 }
 
+// refilled returns what c owes at a time, as units that refill by another quota from then on.
+func (c *cell) refilled(old, q *core.Quota, now int64) cell {
+	d := newCell(q, c.owed(old, now), now)
+	d.units, d.flow.last = c.units, c.flow.last
+	return d
+}
+
 // owed returns how many units the store is to be charged for.
 func (c *cell) owed(q *core.Quota, now int64) int64 {
 	if !q.Refills() {

@@ -23,6 +23,7 @@ const sluggish = 10_000
 type payment struct {
 	of     *debt
 	charge core.Charge // a copy, since other decisions change that of the debt
+	owes   core.Quota  // what cells are counted by
 	cells  []cell
 	raise  bool   // the key is to be raised
 	lacks  []cell // what the store lacks instead of cells, if that is more
@@ -34,13 +35,20 @@ type payment struct {
 
 func (b *debts) claim(d *debt) payment {
 	n := min(len(d.cells), core.MaxCharges)
-	p := payment{of: d, charge: d.charge, cells: d.cells[:n:n], raise: d.raise}
-	d.cells, d.paying, d.raise, d.raising = slices.Clone(d.cells[n:]), true, false, d.raise
+	p := payment{of: d, charge: d.charge, owes: d.charge.Quota, cells: d.cells[:n:n]}
+	if p.raise = d.raise != nil; p.raise {
+		by := d.raise[0]
+		if d.raise = slices.Clone(d.raise[1:]); len(d.raise) == 0 {
+			d.raise = nil
+		}
+		p.charge.Quota, d.raising = by.Quota, &by
+	}
+	d.cells, d.paying = slices.Clone(d.cells[n:]), true
 	return p
 }
 
 // due reports whether a key owes anything, or is to be raised.
-func (d *debt) due() bool { return len(d.cells) > 0 || d.raise }
+func (d *debt) due() bool { return len(d.cells) > 0 || d.raise != nil }
 
 // size is how many charges of a call are needed to pay at least a part of what a key owes.
 func (d *debt) size() int { return max(1, len(d.cells)) }
@@ -51,7 +59,7 @@ func (b *debts) claimOf(charges []core.Charge, now int64) (list []payment, raisi
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range charges {
-		if d := b.keys[debtorOf(&charges[i])]; d != nil && d.raising {
+		if d := b.keys[debtorOf(&charges[i])]; d != nil && d.raising != nil {
 			return nil, true
 		}
 	}
@@ -140,10 +148,14 @@ func (b *debts) settle(list []payment, how settled) {
 	defer b.mu.Unlock()
 	for _, p := range list {
 		d, ends := p.of, how == paid || how == broken && len(list) == 1
-		d.raise, d.raising = d.raise || p.raise && (p.again || !ends), false
-		if p.raise && !d.raise && b.raised != nil {
-			b.raised[d.debtor] = struct{}{}
+		switch by := d.raising; {
+		case by == nil:
+		case p.again || !ends:
+			d.raiseBy(by)
+		case b.raised != nil && d.raise == nil:
+			b.raised[scaled{scaleOf(by), by.Key}] = by.Quota.Capacity()
 		}
+		d.raising = nil
 		for _, c := range p.cells {
 			b.units.Add(-c.units)
 			if !ends {
@@ -217,7 +229,7 @@ func (p *payment) asks(now int64) (asks []core.Ask) {
 		owed := p.charge
 		owed.Cost, owed.Reserve, owed.Debt, owed.MaxDebt, owed.ID = c.units, 0, true, 0, c.id
 		if p.lacks == nil {
-			owed.Cost = c.owed(&owed.Quota, now)
+			owed.Cost = c.owed(&p.owes, now)
 		}
 		owed.Since = max(1, min(now-max(c.at, c.flow.last), core.MaxTime))
 		if owed.Age = 0; !owed.Quota.Refills() {
@@ -256,7 +268,7 @@ func (s *Store) overtaken(list []payment) bool {
 	}
 	s.debts.mu.Lock()
 	defer s.debts.mu.Unlock()
-	return slices.ContainsFunc(list, func(p payment) bool { return p.of.raise && !p.raise })
+	return slices.ContainsFunc(list, func(p payment) bool { return p.of.raise != nil && !p.raise })
 }
 
 // first reports whether keys must pay before the store decides about them: those to be raised,
@@ -266,7 +278,7 @@ func (b *debts) first(charges []core.Charge) bool {
 	defer b.mu.Unlock()
 	return slices.ContainsFunc(charges, func(c core.Charge) bool {
 		d := b.keys[debtorOf(&c)]
-		return d != nil && (d.raise || d.raising || c.Quota.Refills())
+		return d != nil && (d.raise != nil || d.raising != nil || c.Quota.Refills())
 	})
 }
 

@@ -27,15 +27,39 @@ const lag = 5_000
 
 // Raises are the rules whose keys are to be raised since the store last lost data.
 type raises struct {
-	lost moment                              // when it last said so
-	old  moment                              // until when what is known about keys is of an earlier loss
-	last moment                              // when a key was raised, or the loss
-	done atomic.Pointer[map[ruleOf]struct{}] // rules whose keys were raised, or are among the debts
-	next []core.Charge                       // one of each other rule, as the rules are met; debts.mu
+	lost moment                          // when it last said so
+	old  moment                          // until when what is known about keys is of an earlier loss
+	last moment                          // when a key was raised, or the loss
+	done atomic.Pointer[map[scale]int64] // the largest capacity by which all keys were raised, or are among the debts
+	next []core.Charge                   // one of each other scale, as they are met; debts.mu
 }
 
-// ruleOf names a rule, or a variant of it.
-type ruleOf struct{ policy, rule, variant string }
+// A scale is how a rule, or a variant of it, counts, whatever its limit is. Callers have limits
+// of their own, and a key is raised to what the largest of them counts: a quota counts no more
+// than its capacity. What a bucket or a queue counts depends on its limit too.
+type scale struct {
+	policy, rule, variant string
+	quota                 core.Quota
+}
+
+func scaleOf(c *core.Charge) scale {
+	q := c.Quota
+	if !q.Refills() && !q.Queues() {
+		q.Limit = 0
+	}
+	return scale{c.Policy, c.Rule, c.Variant, q}
+}
+
+// A scaled key is raised by a scale.
+type scaled struct {
+	scale
+	key string
+}
+
+// covers reports whether a key that is raised by a is raised by b.
+func covers(a, b *core.Charge) bool {
+	return scaleOf(a) == scaleOf(b) && a.Quota.Capacity() >= b.Quota.Capacity()
+}
 
 // lose notes that the store may have lost data for the nth time, which calls may find at the
 // same time. What keys owe is not paid alone then: another instance may have found that such a
@@ -54,9 +78,11 @@ func (s *Store) lose(n, now int64) {
 	r.lost.advance(now)
 	r.last.advance(now)
 	r.done.Store(nil)
-	b.raised = make(map[debtor]struct{})
+	b.raised = make(map[scaled]int64)
 	for _, d := range b.keys {
-		d.raise = d.charge.Quota.Algorithm != core.Distinct
+		if d.raise = nil; d.charge.Quota.Algorithm != core.Distinct {
+			d.raiseBy(&d.charge)
+		}
 	}
 }
 
@@ -75,14 +101,10 @@ func (s *Store) unraised(c *core.Charge, now int64) bool {
 	return true
 }
 
-// has reports whether the rule of c was raised.
+// has reports whether the rule of c was raised to what its quota counts.
 func (r *raises) has(c *core.Charge) bool {
 	done := r.done.Load()
-	if done == nil {
-		return false
-	}
-	_, ok := (*done)[ruleOf{c.Policy, c.Rule, c.Variant}]
-	return ok
+	return done != nil && (*done)[scaleOf(c)] >= c.Quota.Capacity()
 }
 
 // raiseLater has the key of c raised before the store next decides about it, and then the
@@ -95,7 +117,7 @@ func (s *Store) raiseLater(c *core.Charge) bool {
 		return false
 	}
 	b.raise(c)
-	if !slices.ContainsFunc(s.raises.next, func(of core.Charge) bool { return of.SameState(c) }) {
+	if !slices.ContainsFunc(s.raises.next, func(of core.Charge) bool { return covers(&of, c) }) {
 		s.raises.next = append(s.raises.next, core.Charge{Policy: c.Policy, Rule: c.Rule, Variant: c.Variant, Quota: c.Quota})
 	}
 	b.mu.Unlock()
@@ -105,14 +127,21 @@ func (s *Store) raiseLater(c *core.Charge) bool {
 
 // raise notes that a key is to be raised, and reports whether there is room for that.
 func (b *debts) raise(c *core.Charge) bool {
-	if _, ok := b.raised[debtorOf(c)]; ok {
+	if b.raised[scaled{scaleOf(c), c.Key}] >= c.Quota.Capacity() {
 		return true
 	}
 	d := b.debt(c)
-	if d != nil {
-		d.raise = d.raise || !d.raising
+	if d != nil && (d.raising == nil || !covers(d.raising, c)) {
+		d.raiseBy(c)
 	}
 	return d != nil
+}
+
+// raiseBy notes that a key is to be raised by the quota of c.
+func (d *debt) raiseBy(c *core.Charge) {
+	if !slices.ContainsFunc(d.raise, func(of core.Charge) bool { return covers(&of, c) }) {
+		d.raise = append(slices.DeleteFunc(d.raise, func(of core.Charge) bool { return covers(c, &of) }), *c)
+	}
 }
 
 // raiseNext notes the keys of one rule, and reports whether there was one.
@@ -142,21 +171,20 @@ func (s *Store) raiseNext() bool {
 		return true
 	}
 	r.next = r.next[1:] // only now: meanwhile a request would have the rule raised once more
-	done := make(map[ruleOf]struct{})
+	done, by := make(map[scale]int64), scaleOf(&of)
 	if known := r.done.Load(); known != nil {
 		maps.Copy(done, *known)
 	}
-	done[ruleOf{of.Policy, of.Rule, of.Variant}] = struct{}{}
+	done[by] = max(done[by], of.Quota.Capacity())
 	r.done.Store(&done)
-	maps.DeleteFunc(b.raised, func(d debtor, _ struct{}) bool {
-		return d.policy == of.Policy && d.rule == of.Rule && d.variant == of.Variant
-	})
+	maps.DeleteFunc(b.raised, func(k scaled, _ int64) bool { return k.scale == by })
 	return true
 }
 
-// downTo returns after how many µs the memory counts at most n units of c.
+// downTo returns after how many µs the memory counts at most n units of the key of c.
 func (s *Store) downTo(c core.Charge, n int64) int64 {
-	if c.Cost = c.Quota.Capacity() - n; c.Cost == 0 {
+	c = core.Charge{Policy: c.Policy, Rule: c.Rule, Variant: c.Variant, Key: c.Key, Quota: c.Quota, Cost: c.Quota.Capacity() - n}
+	if c.Cost == 0 {
 		return 0
 	}
 	refuses := core.Charge{Policy: c.Policy, Variant: overflowVariant, Quota: core.Quota{Limit: 1, Window: c.Quota.Window}, Cost: 2}
@@ -244,7 +272,7 @@ func (s *Store) lacks(p *payment, found core.Outcome, now int64) (cells []cell) 
 	}
 	var owed int64
 	for i := range p.cells {
-		owed += p.cells[i].counts(q, now)
+		owed += p.cells[i].counts(&p.owes, now)
 	}
 	switch {
 	case n <= owed:
