@@ -11,8 +11,9 @@ type call struct {
 	overflow set           // an overflow quota takes part in the decision of the memory
 	shared   set           // the key has no other quota in memory
 
-	owed    bool  // what is decided without the store is a debt
-	mayTake int64 // until when a call to the store may take leases of this one; 0 if none may
+	held    *core.Hold // how the store holds what it has taken, or nil
+	owed    bool       // what is decided without the store is a debt
+	mayTake int64      // until when a call to the store may take leases of this one; 0 if none may
 }
 
 // take decides by the store, or by the store and the memory, and sets d. An error that

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"slices"
 
 	"github.com/routelimit/limit/core"
 )
@@ -38,9 +39,29 @@ func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
 		s.answered(a.now)
 	default:
 		s.answered(a.now)
+		c.held = h
 		err = c.counted(d)
 	}
 	return c.finish(err)
+}
+
+// unhold ends the hold of what the store has taken, where the hold would give that back once
+// more when it ends, and returns the charges that are left to undo. If that fails, the hold
+// ends by itself.
+func (c *call) unhold(asked []core.Charge, d *core.Decision) []core.Charge {
+	asked = slices.Clone(asked)
+	var list []core.Settlement
+	for i := range asked {
+		if of := c.charges[i]; of.Cost > 0 && of.Quota.Holds() {
+			list = append(list, core.Settlement{Return: d.Return(i, of), Hold: c.held.ID, Used: of.Cost - asked[i].Cost, Forget: true})
+			asked[i].Cost = 0
+		}
+	}
+	if len(list) > 0 {
+		_, err := core.HolderOf(c.guard.store.Store).Settle(c.ctx, list)
+		c.ended(err)
+	}
+	return asked
 }
 
 // Settle implements [core.Holder]. If the store is unavailable, it returns an error. What this

@@ -234,6 +234,9 @@ func (c *call) undo(asked []core.Charge, d *core.Decision, full set) {
 			}
 		}
 	}
+	if c.held != nil {
+		asked = c.unhold(asked, d)
+	}
 	err := core.Undo(c.ctx, c.guard.store.Store, asked, d)
 	c.ended(err)
 	if err != nil {

@@ -1,0 +1,88 @@
+package guard
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/stores/memstore"
+	"github.com/routelimit/limit/stores/storetest"
+)
+
+// A holder is a store that fails if a test says so, and calls during before Hold returns.
+type holder struct {
+	*memstore.Store
+	during func()
+	fails  bool
+}
+
+func (h *holder) Take(ctx context.Context, asks []core.Ask) error {
+	if h.fails {
+		return errAway
+	}
+	return h.Store.Take(ctx, asks)
+}
+
+func (h *holder) Hold(ctx context.Context, ask *core.Ask, of *core.Hold) error {
+	err := h.Store.Hold(ctx, ask, of)
+	if during := h.during; during != nil {
+		h.during = nil
+		during()
+	}
+	return err
+}
+
+// TestLateHold decides a request of the same key locally while the store holds one, so that
+// the memory has no room for it. What the store holds comes back once, and not again when the
+// hold would have ended.
+func TestLateHold(t *testing.T) {
+	for _, q := range []core.Quota{
+		{Algorithm: core.FixedWindow, Limit: 100, Window: day},
+		{Algorithm: core.SlidingCells, Limit: 100, Window: day, Cells: 24},
+		{Algorithm: core.TokenBucket, Limit: 100, Window: day, Burst: 100},
+		{Limit: 100, Window: day},
+	} {
+		var now atomic.Int64
+		now.Store(1_750_000_000 * sec)
+		store := &holder{Store: at(&now)}
+		s := newStore(store, &Options{Log: nowhere}, at(&now), now.Load)
+		c := core.Charge{Policy: "p", Rule: "r", Key: "k", Quota: q, Cost: 1}
+		used := int64(0)
+		take := func(n int64) {
+			c := c
+			if c.Cost = n; storetest.MustTake(t, s, c).Allowed {
+				used += n
+			}
+		}
+		locally := func(n int64) {
+			store.fails = true
+			take(n)
+			store.fails = false
+		}
+		locally(1) // from then on the guard knows that the store reports losses
+		now.Add(2_000_000)
+		s.payNext()
+		store.during = func() { locally(50) }
+		ask, h := core.Ask{Charges: []core.Charge{c}}, core.Hold{ID: core.HoldIDOf("x"), Life: core.MinHold}
+		ask.Charges[0].Cost = 60
+		require.NoError(t, s.Hold(t.Context(), &ask, &h))
+		require.False(t, ask.Decision.Allowed, q.Algorithm)
+		for range 5 {
+			now.Add(500_000)
+			s.payNext()
+		}
+		ask.Charges[0].Cost, h.ID = 0, core.HoldIDOf("y")
+		require.NoError(t, store.Hold(t.Context(), &ask, &h))
+		require.Empty(t, h.Over, "%v: a hold that has ended", q.Algorithm)
+		other := newStore(store, &Options{Log: nowhere}, at(&now), now.Load) // which knows only what the store counts
+		for range 100 {
+			if storetest.MustTake(t, other, c).Allowed {
+				used++
+			}
+		}
+		require.LessOrEqual(t, used, int64(100), q.Algorithm)
+	}
+}
