@@ -13,11 +13,37 @@ import (
 // held are the holds of a shard.
 type held struct {
 	keys   map[keyOfRule]*holds
-	before int // how many keys there were when those without holds were last dropped
+	before int   // how many keys there were when those without holds were last dropped
+	n      int   // holds of all keys
+	swept  int64 // when those of all keys were last forgotten for room
+}
+
+// holdsPerKey is how many holds there may be for each key that has room, on average. Those
+// that are remembered after their end count too.
+const holdsPerKey = 4
+
+// fits reports whether there is room for one more hold.
+func (all *held) fits(room int, now int64) bool {
+	if all.n >= room*holdsPerKey && (now-all.swept >= 1_000_000 || now < all.swept) {
+		all.swept = now
+		all.sweep(now)
+	}
+	return all.n < room*holdsPerKey
+}
+
+// sweep drops what has long ended of all keys.
+func (all *held) sweep(now int64) {
+	for name, h := range all.keys {
+		if h.forget(now); len(h.byID) == 0 {
+			delete(all.keys, name)
+		}
+	}
+	all.before = len(all.keys)
 }
 
 // holds are those of one key.
 type holds struct {
+	of   *held
 	byID map[core.HoldID]*hold
 	ends endings // when each of byID ends, or is forgotten, or did before it changed
 }
@@ -68,15 +94,10 @@ func (s *Store) holdsOf(k *target, now int64, add bool) *holds {
 			all.keys = make(map[keyOfRule]*holds)
 		}
 		if len(all.keys) >= 2*all.before+16 {
-			for name, h := range all.keys {
-				if h.forget(now); len(h.byID) == 0 {
-					delete(all.keys, name)
-				}
-			}
-			all.before = len(all.keys)
+			all.sweep(now)
 		}
 		name.key = strings.Clone(name.key)
-		h = &holds{byID: make(map[core.HoldID]*hold)}
+		h = &holds{of: all, byID: make(map[core.HoldID]*hold)}
 		all.keys[name] = h
 	}
 	h.forget(now)
@@ -93,9 +114,14 @@ func (h *holds) forget(now int64) {
 		}
 		heap.Pop(&h.ends)
 		if of != nil && of.until == next.at {
-			delete(h.byID, next.id)
+			h.drop(next.id)
 		}
 	}
+}
+
+func (h *holds) drop(id core.HoldID) {
+	delete(h.byID, id)
+	h.of.n--
 }
 
 // shrink drops the ends of holds that were forgotten before them, once most are of such.
@@ -122,6 +148,9 @@ func (h *holds) find(id core.HoldID, now int64) *hold {
 // set notes that a hold ends, or is forgotten, at a time.
 func (h *holds) set(id core.HoldID, of *hold, until int64) {
 	of.until = until
+	if h.byID[id] == nil {
+		h.of.n++
+	}
 	h.byID[id] = of
 	heap.Push(&h.ends, ending{until, id})
 }
@@ -191,7 +220,8 @@ func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
 		return nil
 	}
 	for i := range keys {
-		if d.Overflow(i) != core.OwnQuota { // what keys share cannot be told apart later
+		all := &s.shards[keys[i].shard].held
+		if d.Overflow(i) != core.OwnQuota || !all.fits(s.room, now) { // what keys share cannot be told apart later
 			h.Found = core.HoldRefused
 			return nil
 		}
@@ -267,7 +297,7 @@ func (s *Store) settle(k *target, of *core.Settlement, now int64) (done core.Set
 		done.Forgiven = cost - held.units - done.Taken
 	}
 	if !of.Ends && (cost == 0 || of.Forget) {
-		delete(h.byID, of.Hold)
+		h.drop(of.Hold)
 		h.shrink()
 		return done
 	}

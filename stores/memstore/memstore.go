@@ -76,6 +76,9 @@ const DefaultMaxKeys = 1 << 17
 // either, or for a rule that all requests share. Then a new key is refused with a
 // RetryAfter of one second.
 //
+// There are about four holds for each of MaxKeys at most, those included that are
+// remembered after their end. Beyond that, requests are decided, and not held.
+//
 // Bans have no overflow quotas: there, clients would be barred for the strikes of
 // others. So without room for a new key, a [core.Ban] counts no strikes of the key
 // and does not bar it; the other rules still refuse its requests. A key that is
