@@ -155,11 +155,15 @@ func (r *Run) name() {
 		return
 	}
 	charges := r.asks[0].Charges
+	decides := r.plan.number << core.MaxCharges // exemptions and shadows leave rules out
+	for _, rule := range r.rules {
+		decides |= 1 << rule
+	}
 	ids := make([]waiting.ID, len(charges))
 	var bounds []int
 	for i := range charges {
 		c := &charges[i]
-		ids[i] = waiting.ID{Quota: quotaOf(c), Limit: c.Quota.Limit, Reserve: c.Reserve, Rules: r.plan.number, AnyTime: c.Quota.Leases()}
+		ids[i] = waiting.ID{Quota: quotaOf(c), Limit: c.Quota.Limit, Reserve: c.Reserve, Rules: decides, AnyTime: c.Quota.Leases()}
 		if w.patience == nil {
 			continue
 		}
@@ -315,7 +319,10 @@ func (r *Run) tooLate(due time.Time) error {
 	for i := range charges {
 		costs[i], charges[i].Cost = charges[i].Cost, 0
 	}
-	if err := r.attempt(); err != nil {
+	held := r.held
+	r.held = nil // or a repeated request would extend the hold of the first one
+	err := r.attempt()
+	if r.held = held; err != nil {
 		return err
 	}
 	d := &r.result
