@@ -3,6 +3,7 @@ package limit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -314,4 +315,99 @@ func TestHoldOverHTTP(t *testing.T) {
 		require.ErrorContains(t, p.Serve(nil, httptest.NewRequest(http.MethodPost, "/", nil), bad, nil), "write 1s to 24h")
 		time.Sleep(time.Minute)
 	})
+}
+
+// TestHoldEndsDespiteOthers has units come back to a client although others are refused all the
+// time, whom nothing that comes back would help.
+func TestHoldEndsDespiteOthers(t *testing.T) {
+	for _, other := range []int64{1000, 100} { // more than there ever is, and a key that is used up
+		synctest.Test(t, func(t *testing.T) {
+			store := memstore.New(nil)
+			dying := &dies{Store: store}
+			_, err := budgetOn(t, dying).Take(t.Context(), held("stream", 60))
+			require.NoError(t, err)
+			dying.dead.Store(true)
+			p := budgetOn(t, store)
+			mine, err := p.Take(t.Context(), held("", 10))
+			require.NoError(t, err)
+			require.NoError(t, mine.Settle(t.Context(), 10))
+			take := func(user string, cost int64) bool {
+				d, err := p.Take(t.Context(), limit.Request{Keys: map[string]string{"user": user}, Cost: cost})
+				require.NoError(t, err)
+				return d.Allowed
+			}
+			time.Sleep(time.Minute)
+			for i := range 3 { // of which no more than a few have the hash of u
+				take(fmt.Sprint("other", i), 100)
+			}
+			admitted := false
+			for range 200 { // a second
+				for i := range 3 {
+					take(fmt.Sprint("other", i), other)
+				}
+				admitted = admitted || take("u", 90)
+				time.Sleep(5 * time.Millisecond)
+			}
+			assert.True(t, admitted, other)
+		})
+	}
+}
+
+// TestRepeatBehindQueue repeats a request that must wait for too long: its hold is not extended
+// by that, and ends with its process.
+func TestRepeatBehindQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(nil)
+		set := limit.Named("budget", limit.Rule{Name: "tokens", Key: limit.ByUser, Limit: 100, Window: 24 * time.Hour, Algorithm: limit.FixedWindow{}},
+			limit.Rule{Name: "pace", Key: limit.ByUser, Limit: 100_000, Window: time.Second, Algorithm: limit.Queue{Burst: 10_000}})
+		dying := &dies{Store: store}
+		_, err := mustPolicy(limit.New(dying, nil), set).Take(t.Context(), held("job", 60))
+		require.NoError(t, err)
+		p := mustPolicy(limit.New(&dies{Store: store}, nil), set)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _, _ = p.Wait(ctx, held("", 50)) }()
+		synctest.Wait() // it is queued
+		short, stop := context.WithTimeout(t.Context(), time.Second)
+		_, err = p.Wait(short, held("job", 60))
+		require.Error(t, err)
+		stop()
+		cancel()
+		dying.dead.Store(true)
+		time.Sleep(2 * time.Minute)
+		d, err := p.Take(t.Context(), held("", 60))
+		require.NoError(t, err)
+		require.True(t, d.Allowed, "the hold has ended")
+		require.NoError(t, d.Settle(t.Context(), 0))
+	})
+}
+
+// TestHoldGivenBackThenServed serves requests through one set after another one has refused them:
+// the set around both is charged, and shows what came back meanwhile.
+func TestHoldGivenBackThenServed(t *testing.T) {
+	for name, given := range map[string]limit.Request{"settle": {Cost: 10, Settle: true}, "hold": {Cost: 10, Hold: time.Minute}} {
+		gaveBack := 0
+		limiter := limit.New(nil, &limit.Options{Observe: func(_ *http.Request, d limit.Decision, _ error) {
+			if d.GivenBack {
+				gaveBack++
+			}
+		}})
+		outer := mustPolicy(limiter, limit.Named("outer", limit.Rule{Key: limit.Everyone, Limit: 1000, Window: time.Hour}))
+		none := mustPolicy(limiter, limit.Named("none", limit.Rule{Key: limit.Everyone, Limit: 1, Window: time.Hour}))
+		some := mustPolicy(limiter, limit.Named("some", limit.Rule{Key: limit.Everyone, Limit: 100, Window: time.Hour}))
+		_, err := none.Take(t.Context(), limit.Request{})
+		require.NoError(t, err)
+		served := 0
+		ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ })
+		for range 50 {
+			w := httptest.NewRecorder()
+			require.NoError(t, outer.Serve(w, httptest.NewRequest("GET", "/", nil), given, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				none.Handler(ok).ServeHTTP(w, r) // refuses
+				some.Handler(ok).ServeHTTP(w, r) // serves
+			})))
+			left := 1000 - 10*(served-1)
+			assert.Contains(t, w.Header().Get("RateLimit"), fmt.Sprintf(`"global-1h";r=%d`, left), name)
+		}
+		assert.Equal(t, []int{50, 50}, []int{served, gaveBack}, name)
+		assert.EqualValues(t, 500, leftOf(t, outer), name)
+	}
 }

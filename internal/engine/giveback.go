@@ -49,9 +49,10 @@ type Refund struct {
 	Err error // why the store did not answer all of it; it wraps [ErrUndecided]
 
 	hold *Hold
-	held *taken          // under a core.Hold, or nil
-	run  *Run            // whose returned are given back
-	back []core.Returned // of the first of them
+	held *taken                 // under a core.Hold, or nil
+	less [core.MaxCharges]int64 // what each of its rules gave back
+	run  *Run                   // whose returned are given back
+	back []core.Returned        // of the first of them
 }
 
 // Unused appends to list what the run of h took for a decision and may give back: everything
@@ -111,7 +112,7 @@ func (e *Engine) GiveBack(ctx context.Context, list []Refund) {
 	}
 	for i := range list {
 		if refund := &list[i]; refund.held != nil { // as if it had been settled at 0
-			_, _, refund.Err = refund.held.settle(ctx, refund.held.units, func(rule int, charged int64) int64 {
+			refund.less, _, refund.Err = refund.held.settle(ctx, refund.held.units, func(rule int, charged int64) int64 {
 				if refund.run.plan.rules[rule].Keeps {
 					return charged
 				}
@@ -147,16 +148,18 @@ func (e *Engine) GiveBack(ctx context.Context, list []Refund) {
 // again, to be taken again.
 func (b *Refund) Amend(d *Decision) (given bool) {
 	d.Decision = d.Decision.Clone()
+	if b.held != nil {
+		for i := range b.held.units {
+			if u := &b.held.units[i]; b.less[u.rule] > 0 {
+				d.Outcomes()[u.rule].Back(b.less[u.rule], d.Caller.Terms.Capacities[u.rule])
+				b.run.again(u.Charge, b.less[u.rule])
+			}
+		}
+	}
 	for i := range b.back {
 		if b.back[i].Units > 0 {
 			d.Outcomes()[b.run.returns.rules[i]] = b.back[i].Outcome
-			c := b.run.returns.list[i].Charge
-			c.Cost, c.Reserve, c.Debt, c.MaxDebt = b.back[i].Units, 0, true, 0
-			if last := len(b.run.given) - 1; last >= 0 && b.run.given[last].SameState(&c) {
-				b.run.given[last].Cost += c.Cost // what the rule took later
-			} else {
-				b.run.given = append(b.run.given, c)
-			}
+			b.run.again(b.run.returns.list[i].Charge, b.back[i].Units)
 		}
 	}
 	if len(b.run.given) == 0 {
@@ -165,6 +168,16 @@ func (b *Refund) Amend(d *Decision) (given bool) {
 	}
 	b.hold.Set(b.run)
 	return true
+}
+
+// again notes units that were given back.
+func (r *Run) again(c core.Charge, units int64) {
+	c.Cost, c.Reserve, c.Debt, c.MaxDebt = units, 0, true, 0
+	if last := len(r.given) - 1; last >= 0 && r.given[last].SameState(&c) {
+		r.given[last].Cost += c.Cost // what the rule took later
+	} else {
+		r.given = append(r.given, c)
+	}
 }
 
 // TakeAgain takes what was given back of the run of h again, for a request that is served

@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -67,19 +69,36 @@ func (r *Run) hold(asks []core.Ask) error {
 	return nil
 }
 
-// lookEvery is how often a plan looks at most for holds that have ended: each look is a call.
-const lookEvery = 10 * time.Millisecond
+// lookEvery is how often a plan looks at most for holds that have ended on keys with one hash: each
+// look is a call. Many keys have one, so that a flood of keys costs few looks.
+const lookEvery = 500 * time.Millisecond
+
+// A looks says when a plan last looked, since epoch, by the hash of the keys. Clients do not know
+// which keys share one.
+type looks [64]atomic.Int64
+
+var lookSeed = maphash.MakeSeed()
+
+// mayLook reports whether to look for holds that have ended on the keys of charges.
+func (l *looks) mayLook(charges []core.Charge) bool {
+	var h maphash.Hash
+	h.SetSeed(lookSeed)
+	for i := range charges {
+		_, _ = h.WriteString(charges[i].Key)
+	}
+	of := &l[h.Sum64()%uint64(len(l))]
+	last, now := of.Load(), int64(time.Since(epoch))
+	return (last == 0 || now-last >= int64(lookEvery)) && of.CompareAndSwap(last, now)
+}
 
 // freed reports whether the store has refused a request whose keys then got back what others had
 // held that died. The store looks for that only where something is held, so it is asked to hold
 // nothing.
 func (r *Run) freed() bool {
 	d := &r.asks[0].Decision
-	if d.Allowed || d.Mode != core.ModeExact || r.bars() { // or it was refused without the store, or from memory
-		return false
-	}
-	last, now := r.plan.looked.Load(), int64(time.Since(epoch))
-	if last != 0 && now-last < int64(lookEvery) || !r.plan.looked.CompareAndSwap(last, now) {
+	if d.Allowed || d.Mode != core.ModeExact || r.bars() || // or it was refused without the store, or from memory
+		slices.ContainsFunc(d.Outcomes(), func(o core.Outcome) bool { return o.RetryAfter == core.Never }) ||
+		!r.plan.looks.mayLook(r.asks[0].Charges) {
 		return false
 	}
 	var ask core.Ask

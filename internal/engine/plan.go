@@ -42,7 +42,7 @@ type Plan struct {
 	take     func(context.Context, *core.Ask) error // of a plain plan: see Engine.Bind; or nil
 	waits    bool                                   // whether a refused request may wait: Run.Wait is for it
 	holds    atomic.Bool                            // whether a run has held something
-	looked   atomic.Int64                           // since epoch, when a run last looked for holds that have ended
+	looks    looks                                  // for holds that have ended
 	renewals renewals
 	runs     sync.Pool
 }
