@@ -18,6 +18,8 @@ import (
 const (
 	pollEvery   = 500 * time.Millisecond // how often the version is read
 	pollTimeout = 300 * time.Millisecond // of a read of it
+	pollAgain   = 100 * time.Millisecond // from a read that fails to the next one, until the failure is logged
+	promised    = time.Second            // within which an instance has a change
 )
 
 // Watch follows the documents of a kind until ctx ends. It calls f with all of them, by
@@ -26,8 +28,9 @@ const (
 // may share a call. f must neither keep nor change the map. It is not called concurrently
 // with itself.
 //
-// The error is about the kind. Failures of Redis are logged, once each time, and so are
-// documents that another program has broken: they leave what is known as it is.
+// The error is about the kind. Failures of Redis are logged, once each time, if they
+// delay a change by more than a second. So are documents that another program has
+// broken. Both leave what is known as it is.
 func (c *Control) Watch(ctx context.Context, kind string, f func(map[string]Document)) error {
 	if err := validKind(kind); err != nil {
 		return err
@@ -46,8 +49,10 @@ type watcher struct {
 
 	version   string
 	documents map[string]Document
-	called    bool // whether f was
-	failing   bool
+	called    bool      // whether f was
+	asOf      time.Time // the documents have all changes until then
+	missed    bool      // the last read failed, and nothing was logged yet
+	failing   bool      // a failure was logged
 }
 
 // run reads again and again, for at most half of a processor.
@@ -56,7 +61,7 @@ func (w *watcher) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(max(w.next(), took)):
+		case <-time.After(w.next(took)):
 		}
 		began := time.Now()
 		w.read(ctx)
@@ -65,28 +70,39 @@ func (w *watcher) run(ctx context.Context) {
 }
 
 // next returns when to look at the documents again: at the next poll, or when one ends.
-func (w *watcher) next() time.Duration {
+func (w *watcher) next(took time.Duration) time.Duration {
+	if w.missed {
+		return pollAgain
+	}
 	next := pollEvery
 	for _, d := range w.documents {
 		if !d.Expires.IsZero() {
 			next = min(next, time.Until(d.Expires))
 		}
 	}
-	return max(next, time.Millisecond)
+	return max(next, took, time.Millisecond)
 }
 
 // read reads what has changed, drops the documents that have ended, and calls f if
 // there is something new.
 func (w *watcher) read(ctx context.Context) {
+	began := time.Now()
 	changed, err := w.fetch(ctx)
 	if ctx.Err() != nil {
 		return
 	}
-	if failing := err != nil; failing != w.failing {
+	if err == nil {
+		w.asOf = began
+	}
+	noRight := err != nil && redisfacts.NoRight(err.Error())
+	// One slow read on a busy machine is not worth a line: the next one is in time.
+	failing := err != nil && (noRight || time.Since(w.asOf) > promised)
+	w.missed = err != nil && !failing
+	if failing != w.failing && !w.missed {
 		w.failing = failing
 		code := notice.ControlUnread
 		if failing {
-			if redisfacts.NoRight(err.Error()) {
+			if noRight {
 				code = notice.ControlRights
 			}
 			notice.Write(&w.log, code, "control: documents cannot be read from Redis; the last known ones stay in force", 0, "kind", w.kind, "error", w.explain(err))
