@@ -7,7 +7,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -194,7 +196,7 @@ func TestBrokenHold(t *testing.T) {
 			text := map[string]string{".yaml": login(5), ".json": `{"version": 1, "policies": {"login": {"routes": ["POST /login"], "rules": "5/1m per ip"}}}`}[ext]
 			held[ext] = start(t, path, text, nil)
 		}
-		tested := 0
+		tested, most := 0, 0
 		for _, file := range files {
 			p := held[filepath.Ext(file)]
 			if p == nil {
@@ -210,11 +212,19 @@ func TestBrokenHold(t *testing.T) {
 			assert.Equal(t, p.path, wrong.File)
 			lines := p.log.Lines()
 			require.NotEmpty(t, lines, file)
-			assert.Contains(t, lines[len(lines)-1], "code=LIMIT-206", file)
-			assert.Contains(t, lines[len(lines)-1], fmt.Sprintf("%s:%d:%d: ", p.path, wrong.Line, wrong.Column), file)
+			lines = slices.DeleteFunc(lines, func(line string) bool { return !strings.Contains(line, "code=LIMIT-206") })
+			mistakes := list(list(p.policies.Status().Err)[0]) // of the file on disk
+			require.Len(t, lines, min(len(mistakes), 10), "%s: a line for each mistake, and at most ten", file)
+			for i, line := range lines {
+				require.ErrorAs(t, mistakes[i], &wrong, file)
+				assert.Contains(t, line, fmt.Sprintf("%s:%d:%d: ", p.path, wrong.Line, wrong.Column), file)
+				assert.NotContains(t, line, `\n\t`, "%s: the log has no excerpts of the file", file)
+			}
+			most = max(most, len(mistakes))
 			tested++
 		}
 		assert.GreaterOrEqual(t, tested, 50)
+		assert.Greater(t, most, 10, "mistakes of a file")
 		t.Logf("%d broken files: the old policy held every time", tested)
 		for _, p := range held {
 			assert.NotNil(t, p.policies.Status().Err)

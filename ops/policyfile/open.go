@@ -214,19 +214,45 @@ func (p *Policies) look(text []byte, err error) {
 	p.report(0, err, p.file.Path, "")
 }
 
-// report keeps an error, or that there is none, and logs it unless the last line was
-// the same.
+// maxLogged bounds the lines about one file.
+const maxLogged = 10
+
+// report keeps an error, or that there is none, and logs it unless the last one was the
+// same: a line for each mistake.
 func (p *Policies) report(which int, err error, origin, by string) {
 	before := p.problems[which]
 	p.problems[which] = err
 	if err == nil || before != nil && before.Error() == err.Error() {
 		return
 	}
-	args := []any{"source", origin, "error", err.Error()}
-	if by != "" {
-		args = append(args, "by", by)
+	all := mistakes(err)
+	for i, mistake := range all[:min(len(all), maxLogged)] {
+		text, args := "policyfile: a further mistake of the rejected file", []any{"source", origin, "error", mistake}
+		if i == 0 {
+			text = "policyfile: a file was rejected: the previous policies stay in force"
+			if len(all) > 1 {
+				args = append(args, "mistakes", len(all))
+			}
+			if by != "" {
+				args = append(args, "by", by)
+			}
+		}
+		notice.Write(&p.lines, notice.InvalidPolicies, text, 0, args...)
 	}
-	notice.Write(&p.lines, notice.InvalidPolicies, "policyfile: a file was rejected: the previous policies stay in force", 0, args...)
+}
+
+// mistakes returns the errors that err joins, each in one line.
+func mistakes(err error) (all []string) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range joined.Unwrap() {
+			all = append(all, mistakes(err)...)
+		}
+		return all
+	}
+	if wrong, ok := err.(*Error); ok {
+		return []string{wrong.place() + ": " + wrong.Problem}
+	}
+	return []string{err.Error()}
 }
 
 func (p *Policies) log() *slog.Logger {
