@@ -50,6 +50,9 @@ change was not confirmed, and 3 for wrong arguments.`,
 			if _, err := access.Parse(strings.NewReader(entry), nil); err != nil {
 				return usageError{fmt.Errorf("%s: %w", shown(entry), err)}
 			}
+			if strings.HasSuffix(strings.TrimSuffix(entry, `"`), "*") && !c.ends {
+				fmt.Fprintln(cmd.ErrOrStderr(), "The star is a part of the entry: bans have no patterns.")
+			}
 			s, err := c.connect(cmd.Context())
 			if err != nil {
 				return err

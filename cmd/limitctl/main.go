@@ -21,6 +21,7 @@ import (
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/internal/redisfacts"
+	"github.com/routelimit/limit/ops/policyfile"
 )
 
 func main() {
@@ -29,8 +30,13 @@ func main() {
 	// A second signal ends the program at once.
 	context.AfterFunc(ctx, stop)
 
-	code, text := exitCode(newCommand().ExecuteContextC(ctx))
-	if text != "" {
+	cmd, err := newCommand().ExecuteContextC(ctx)
+	code, text := exitCode(cmd, err)
+	switch mistake := (*policyfile.Error)(nil); {
+	case text == "":
+	case errors.As(err, &mistake): // each begins with its place, as editors know it
+		fmt.Fprintln(os.Stderr, text)
+	default:
 		fmt.Fprintln(os.Stderr, "limitctl:", text)
 	}
 	os.Exit(code)

@@ -135,7 +135,7 @@ func TestOverride(t *testing.T) {
 		{"", "name a policy, a rule, a key or a pattern, and its limit"}, {"--list --key x", "write it alone"}, {"--list x", "unexpected argument"}, {"--remove login per-ip-1m", "unexpected argument"},
 		{"--remove P login R per-ip-1m", "name a policy, a rule, and a key or a pattern"}, {"P login R per-ip-1m K 192.0.2.1", "name a policy, a rule, a key or a pattern, and its limit"},
 		{"--list --pattern x*", "write it alone"}, {"P api R per-user-1h --pattern free L 5 --for 1h", "what keys begin with and a star"}, {"P api R per-user-1h --pattern * L 5 --for 1h", "what keys begin with and a star"}, {"P api R per-user-1h K a --pattern a* L 5 --for 1h", "and no --key"},
-		{"P login R per-ip-1m --pattern 192.0.2* L 5 --for 1h", "patterns are for rules whose keys are text"}, {"P api R global-1m --pattern x* L 5 --for 1h", "one quota of all requests"},
+		{"P login R per-ip-1m --pattern 192.0.2* L 5 --for 1h", "patterns are for rules whose keys are text"}, {"P login R per-ip-1m --pattern 10* L 5 --for 1h", "for a network, write exempt ip 10.0.0.0/8 in the rule"}, {"P api R global-1m --pattern x* L 5 --for 1h", "one quota of all requests"},
 		{"P api R per-ip-and-user-1h --pattern x* L 5 --for 1h", "join several values"},
 		{"P login R per-ip-1m K alice L 5 --for 1h", "is not an address"}, {"P login R x K alice L 5 --for 1h", `write one of --policy "login" --rule per-ip-1m`},
 		{"P login R per-ip-1m K 192.0.2.1 L 0 --for 1h", "--limit 0: write a number from 1 up"}, {"P login R per-ip-1m K 192.0.2.1 L 5", "--for: write how long"},
@@ -147,6 +147,12 @@ func TestOverride(t *testing.T) {
 	}
 	_, problem = exits(t, 0, "override", "--policy", "x", "--rule", "y", "--key", "z", "--limit", "5", "--for", "1h", "--by", "ann", "--yes", s.flags[0], s.flags[1])
 	assert.Contains(t, problem, "are not checked: to check them, write --file")
+	for pattern, doubtful := range map[string]bool{"10*": true, "192.0.*": true, "10abc*": false} {
+		_, problem = exits(t, 0, "override", "--policy", "x", "--rule", "y", "--pattern", pattern, "--limit", "5", "--for", "1h", "--by", "ann", "--yes", s.flags[0], s.flags[1])
+		assert.Equal(t, doubtful, strings.Contains(problem, "A pattern is text, and no prefix of addresses"), pattern)
+	}
+	_, problem = exits(t, 0, "ban", "user", "free-*", "--for", "1h", "--by", "ann", "--yes", s.flags[0], s.flags[1])
+	assert.Equal(t, "The star is a part of the entry: bans have no patterns.\n", problem)
 	code, _, problem = run(t, "override", "--remove", "--policy", "x", "--rule", "y", "--key", "z", "--by", "ann", "--yes", s.flags[0], s.flags[1])
 	assert.Equal(t, []any{0, ""}, []any{code, problem}, "the answer says that there was such an override")
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -88,6 +89,9 @@ func (s *session) resolve(cmd *cobra.Command, c *change, o *overrides.Override) 
 	if s.source == "" {
 		if !c.ends { // otherwise the answer says whether there was such an override
 			fmt.Fprintln(cmd.ErrOrStderr(), "The policy, the rule and the form of the key are not checked: to check them, write --file, or --rules and --on.")
+			if numbers.MatchString(o.Pattern) {
+				fmt.Fprintf(cmd.ErrOrStderr(), "A pattern is text, and no prefix of addresses: of a rule by address, %s may match other networks.\n", shown(o.Pattern))
+			}
 		}
 		return nil
 	}
@@ -97,9 +101,10 @@ func (s *session) resolve(cmd *cobra.Command, c *change, o *overrides.Override) 
 	case o.Pattern != "" && found[0].Composite():
 		err = fmt.Errorf("keys of rule %q join several values: write a whole --key in place of a pattern", o.Rule)
 	case o.Pattern != "":
-		if o.Pattern, err = s.limits.Key(found[0], o.Pattern); err != nil {
-			err = fmt.Errorf("%w: patterns are for rules whose keys are text, such as users", err)
-		} else if !strings.HasSuffix(o.Pattern, "*") {
+		if o.Pattern, err = s.limits.Key(found[0], o.Pattern); err != nil && !found[0].Shared() {
+			err = fmt.Errorf("rule %q is by address: patterns are for rules whose keys are text, such as users: write --key for each address; "+
+				"for a network, write exempt ip 10.0.0.0/8 in the rule, or limitctl ban 10.0.0.0/8", o.Rule)
+		} else if err == nil && !strings.HasSuffix(o.Pattern, "*") {
 			err = errors.New("keys of more than 128 bytes are hashes, which no pattern matches: write a shorter --pattern, or a --key")
 		}
 	case s.there(*o) == 0: // one that is there is meant as it is
@@ -113,6 +118,9 @@ func (s *session) resolve(cmd *cobra.Command, c *change, o *overrides.Override) 
 	}
 	return nil
 }
+
+// numbers matches a pattern that may be meant as a prefix of addresses.
+var numbers = regexp.MustCompile(`^[0-9]{1,3}(\.[0-9]{1,3})*\.?\*$`)
 
 // allowed returns an error for a limit that a rule cannot have, in whose place programs would
 // use another one.

@@ -61,6 +61,8 @@ func TestCheck(t *testing.T) {
 	assert.Contains(t, problem, bad+":3:17: found \"x\", want a unit such as s, m, h or d\n\t  a: {rules: 5/1x per ip}\n\t                ^\n")
 	assert.Contains(t, problem, bad+":4:7: unknown field \"rule\"")
 	assert.Contains(t, problem, filepath.Dir(bad)+" is not a regular file")
+	_, _, problem = runProcess(t, "check", bad)
+	assert.True(t, strings.HasPrefix(problem, bad+":3:17: "), problem)
 	_, problem = exits(t, 3, "check")
 	assert.Contains(t, problem, "limitctl check policy.yaml")
 }

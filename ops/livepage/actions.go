@@ -223,6 +223,10 @@ func (p *page) override(ctx context.Context, v viewer, a *action) (string, error
 	if r.Name == "" {
 		return "", problemf(http.StatusNotFound, "policy %q has no rule %q: send names of the list of policies", excerpt(a.Policy, 100), excerpt(a.Rule, 64))
 	}
+	if kind := kindOf(r); a.Pattern && (kind == "ip" || kind == "global") {
+		return "", problemf(http.StatusBadRequest, "patterns are for rules whose keys are text, such as users, and %s is by %s: choose a key; "+
+			"for a network, ban 10.0.0.0/8, or write exempt ip 10.0.0.0/8 in the rule", a.Rule, kind)
+	}
 	given := r.WithLimit(max(1, a.Limit))            // Set rejects others
 	if err := given.Quota().Validate(); err != nil { // programs would use another limit
 		return "", problemf(http.StatusBadRequest, "%s: %v", a.Rule, err)

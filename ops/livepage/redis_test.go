@@ -124,6 +124,9 @@ func TestBansAndOverrides(t *testing.T) {
 
 			// A pattern is listed and removed as such.
 			of := `"policy":"POST /login","rule":"per-user-1m","pattern":true`
+			status, body = one.change(t, "override", `{"policy":"POST /login","rule":"per-ip-1m","pattern":true,"key":"10*","limit":5,"seconds":60}`)
+			assert.Equal(t, 400, status, body)
+			assert.Contains(t, body, "for a network, ban 10.0.0.0/8")
 			status, body = one.change(t, "override", `{`+of+`,"key":"`+name[:4]+`*","limit":5,"seconds":60}`)
 			require.Equal(t, 200, status, body)
 			soon(func() bool { return other.login(t, name) == 200 })

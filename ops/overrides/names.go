@@ -52,8 +52,9 @@ func nameOf(e *Override) (name, error) {
 	return n, nil
 }
 
-// cut matches what an address begins with, up to within a number.
-var cut = regexp.MustCompile(`^([0-9]{1,3}(\.[0-9]{1,3}){1,3}|[0-9a-f]{4}(:[0-9a-f]{0,4})*:[0-9a-f]{1,4})$`)
+// cut matches what an address begins with, up to within a number. Behind "or" in a key, the
+// number of the alternative comes first. A single number may begin the name of a user.
+var cut = regexp.MustCompile(`^([0-9]+=)?([0-9]{1,3}(\.[0-9]{1,3}){1,3}|[0-9a-f]{4}(:[0-9a-f]{0,4})*:[0-9a-f]{1,4})$`)
 
 // document returns the name of the document of an override. Versions without patterns ignore
 // one with a star.

@@ -124,7 +124,8 @@ func (o *Overrides) Set(ctx context.Context, e Override, d time.Duration, by str
 	case o.options.Rules != nil && !o.options.Rules(e.Policy, e.Rule):
 		return fmt.Errorf("overrides: policy %q has no rule %q: write the names that limit.Decision shows", e.Policy, e.Rule)
 	case n.pattern && strings.HasPrefix(e.Rule, "per-ip-"):
-		return fmt.Errorf("overrides: pattern %q of rule %q: it could match addresses of other networks: write a Key for each address", e.Pattern, e.Rule)
+		return fmt.Errorf("overrides: pattern %q of rule %q: a pattern is text, and could match addresses of other networks: write a Key for each address; "+
+			"for a network, write exempt ip 10.0.0.0/8 in the rule, or bar 10.0.0.0/8 by package access", e.Pattern, e.Rule)
 	case strings.HasPrefix(e.Rule, "per-ip-") && isOtherPrefix(e.Key):
 		return fmt.Errorf("overrides: key %q of rule %q: no client has it, since the key of an IPv6 client is a prefix such as 2001:db8:1:2::/64: "+
 			"write the key that operate.Key returns", e.Key, e.Rule)

@@ -174,11 +174,14 @@ func TestPatterns(t *testing.T) {
 	}
 	assert.ErrorContains(t, o.Set(t.Context(), Override{Policy: "api", Rule: "r", Key: "k", Pattern: "k*", Limit: 1}, time.Hour, "bob"), `key "k" and pattern "k*": write one of them`)
 	for _, rule := range []string{"per-ip-1m", "clients"} {
-		for _, pattern := range []string{"192.0.2*", "192.0.2.1*", "10.1*", "2001:db8*", "2001:db8::1*"} {
+		for _, pattern := range []string{"192.0.2*", "192.0.2.1*", "10.1*", "1=192.0.2*", "2001:db8*", "2001:db8::1*"} {
 			assert.ErrorContains(t, o.Set(t.Context(), Override{Policy: "api", Rule: rule, Pattern: pattern, Limit: 1}, time.Hour, "bob"), "write a Key for each address")
 		}
 	}
-	for _, pattern := range []string{"192.0.2.*", "2001:db8:*", "acc:12*", "42*", "v1.2*"} {
+	for _, pattern := range []string{"10*", "192*"} {
+		assert.ErrorContains(t, o.Set(t.Context(), Override{Policy: "api", Rule: "per-ip-1m", Pattern: pattern, Limit: 1}, time.Hour, "bob"), "write exempt ip 10.0.0.0/8 in the rule")
+	}
+	for _, pattern := range []string{"192.0.2.*", "2001:db8:*", "acc:12*", "42*", "10abc*", "v1.2*"} {
 		_, err := nameOf(&Override{Policy: "api", Rule: "clients", Pattern: pattern})
 		assert.NoError(t, err, pattern)
 	}

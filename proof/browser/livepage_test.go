@@ -133,6 +133,23 @@ func TestBansAndOverrides(t *testing.T) {
 	b.clickText("#confirm", "Remove the override")
 	b.awaitText(soon, "#overrides-empty", "No key has a limit of its own.")
 
+	// A pattern, of a rule whose keys are text.
+	s.send(51, "GET", "/search", client, "free-ann")
+	b.awaitText(long, "#keys", "free-ann")
+	b.clickText("#keys", "free-ann")
+	b.awaitText(soon, "#peek", "0 of 50 left.")
+	b.clickText("#peek", "Override…")
+	b.write("#confirm [name=limit]", "60")
+	b.write("#confirm [name=pattern]", "free-*")
+	b.awaitText(soon, "#confirm-text", "per-user-1m of GET /search allows each key that matches free-* 60 for 1 hour")
+	b.clickText("#confirm", "Override the limit")
+	b.awaitText(soon, "#peek", "10 of 60 left.")
+	b.clickText("#inspector", "Close")
+	b.awaitText(soon, "#overrides", "free-*")
+	b.clickText("#overrides", "Remove…")
+	b.clickText("#confirm", "Remove the override")
+	b.awaitText(soon, "#overrides-empty", "No key has a limit of its own.")
+
 	b.clickText("main", "Ban a client…")
 	b.write("#confirm [name=entry]", "nobody at all")
 	b.clickText("#confirm", "Ban the client")

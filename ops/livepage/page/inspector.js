@@ -118,14 +118,16 @@ export function ban(of, done) {
 const override = (of, limit, done) => ({
   title: `Override the limit of ${name(of)}`,
   fields: [input('Limit', { name: 'limit', type: 'number', min: 1, step: 1, required: '', value: limit }), period(),
+    ...(of.kind === 'ip' || of.kind === 'global' ? [] // whose keys are no text
+      : [input('Or of all keys that match', { name: 'pattern', maxlength: 129, pattern: '[^*]+[*]', title: 'What the keys begin with, and a star: free-*', placeholder: 'free-*' })]),
     input('Reason', { name: 'reason', maxlength: 1000, placeholder: 'shown in the list of overrides' })],
   text: (v) => {
-    const allows = `${visible(of.rule)} of ${visible(of.policy)} allows ${name(of)}`;
-    if (v.limit === '' || Number(v.limit) === limit) return `${allows} ${exactly(limit)} now. Write another limit.`;
-    return `${allows} ${exactly(v.limit)} instead of ${exactly(limit)} ${forPeriod(v.seconds, 'the override is removed')}, on all instances.`;
+    const allows = `${visible(of.rule)} of ${visible(of.policy)} allows ${v.pattern ? `each key that matches ${visible(v.pattern)}` : name(of)}`;
+    if (v.limit === '' || (!v.pattern && Number(v.limit) === limit)) return `${allows} ${v.pattern ? 'its limit' : exactly(limit)} now. Write another limit.`;
+    return `${allows} ${exactly(v.limit)}${v.pattern ? '' : ` instead of ${exactly(limit)}`} ${forPeriod(v.seconds, 'the override is removed')}, on all instances.`;
   },
   yes: 'Override the limit', path: 'override', done,
-  body: (v) => ({ ...subject(of), limit: Number(v.limit), seconds: Number(v.seconds), reason: v.reason }),
+  body: (v) => ({ ...(v.pattern ? { policy: of.policy, rule: of.rule, key: v.pattern, pattern: true } : subject(of)), limit: Number(v.limit), seconds: Number(v.seconds), reason: v.reason }),
 });
 
 const reset = (of, done) => ({
