@@ -169,6 +169,17 @@ func TestMigrating(t *testing.T) {
 	}
 }
 
+// TestGuides checks that each guide of the index is short enough to read before work.
+func TestGuides(t *testing.T) {
+	index, _, found := strings.Cut(read(t, "README.md"), "\n## Reference\n")
+	require.True(t, found)
+	guides := regexp.MustCompile(`(?m)^\| \[.*\]\((\S+\.md)\) \|`).FindAllStringSubmatch(index, -1)
+	require.Greater(t, len(guides), 30)
+	for _, guide := range guides {
+		assert.LessOrEqual(t, len(strings.Fields(read(t, guide[1]))), 1000, "words of %s: move what is looked up to a page of the reference", guide[1])
+	}
+}
+
 // TestLinks checks that each link to a file of the repository, and to a heading
 // of a page, leads somewhere.
 func TestLinks(t *testing.T) {

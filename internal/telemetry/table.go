@@ -14,7 +14,7 @@ const (
 	Histogram Kind = "histogram"
 )
 
-// A Metric is one row of the table in docs/observing.md.
+// A Metric is one row of the table in docs/metrics.md.
 type Metric struct {
 	Name   string // in OpenTelemetry
 	Prom   string // in Prometheus

@@ -13,7 +13,7 @@ import (
 
 var units = map[string]string{"{request}": "requests", "{store}": "stores", "{outage}": "outages", "{hold}": "holds", "{unit}": "units", "s": "seconds", "1": "0 to 1"}
 
-// row returns the row of a metric in docs/observing.md.
+// row returns the row of a metric in docs/metrics.md.
 func row(m *Metric) string {
 	names := "none"
 	if m.Labels != nil {
@@ -22,10 +22,10 @@ func row(m *Metric) string {
 	return fmt.Sprintf("| `%s` | `%s` | %s, %s | %s | %s |\n", m.Prom, m.Name, m.Kind, units[m.Unit], names, m.Help)
 }
 
-// TestDocumentation checks that docs/observing.md has the table of metrics, and the
+// TestDocumentation checks that docs/metrics.md has the table of metrics, and the
 // values of labels.
 func TestDocumentation(t *testing.T) {
-	page, err := os.ReadFile("../../docs/observing.md")
+	page, err := os.ReadFile("../../docs/metrics.md")
 	require.NoError(t, err)
 	var table, values strings.Builder
 	for _, m := range slices.Concat(OfDecisions, OfLimiters) {

@@ -55,7 +55,7 @@ func TestPage(t *testing.T) {
 	_, wrong := policyfile.Parse("policy.yaml", []byte(strings.Replace(files[0], "20/1h", "20/1x", 1)))
 	require.Error(t, wrong)
 	console := strings.Join(blocks(t, "console"), "\n")
-	require.Len(t, files, 4)
+	require.Len(t, files, 3)
 	for _, want := range []string{f.Explain(r, &limit.Options{Caller: limit.Caller[*http.Request]{User: always("alice")}}), strings.ReplaceAll(wrong.Error(), "\t", "    ") + "\n"} {
 		assert.Contains(t, console, want)
 	}
@@ -169,7 +169,7 @@ func TestWithoutRules(t *testing.T) {
 // TestFailedLogins is the rule of the page with a function that a file keeps.
 func TestFailedLogins(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
-	write(t, path, blocks(t, "yaml")[3])
+	write(t, path, blocks(t, "yaml")[2])
 	policies, err := policyfile.Open(path, nil)
 	require.NoError(t, err)
 	limiter := limit.New(nil, nil)

@@ -6,7 +6,7 @@
 //	limiter := limit.New(store, &limit.Options{Observe: observe})
 //	err = otellimit.Watch(otel.GetMeterProvider(), limiter)
 //
-// The metrics are those of package promlimit: docs/observing.md lists both names. The
+// The metrics are those of package promlimit: docs/metrics.md lists both names. The
 // exporters of OpenTelemetry for Prometheus translate these names to those of promlimit.
 // Policies and rules are words of the program, and the values of the other attributes
 // are few: clients choose none.

@@ -45,9 +45,9 @@ func (m recordingMeter) Float64Histogram(name string, options ...metric.Float64H
 	return m.Meter.Float64Histogram(name, options...)
 }
 
-// TestTable compares the instruments that are made with those of docs/observing.md.
+// TestTable compares the instruments that are made with those of docs/metrics.md.
 func TestTable(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/observing.md")
+	page, err := os.ReadFile("../../../docs/metrics.md")
 	require.NoError(t, err)
 	units := map[string]string{"requests": "{request}", "stores": "{store}", "outages": "{outage}", "holds": "{hold}", "units": "{unit}", "seconds": "s", "0 to 1": "1"}
 	documented := make(map[string]string)

@@ -3,7 +3,7 @@
 //	limiter := limit.New(store, &limit.Options{Observe: promlimit.Observe(prometheus.DefaultRegisterer)})
 //	promlimit.Watch(prometheus.DefaultRegisterer, limiter)
 //
-// docs/observing.md lists the metrics of both functions, and what their labels mean. No client
+// docs/metrics.md lists the metrics of both functions, and what their labels mean. No client
 // chooses a label.
 //
 // The metrics are of what [limit.Options].Observe observes: each HTTP request that

@@ -31,9 +31,9 @@ func (r *recording) Register(c prometheus.Collector) error {
 	return r.Registerer.Register(c)
 }
 
-// TestTable compares the metrics that are registered with those of docs/observing.md.
+// TestTable compares the metrics that are registered with those of docs/metrics.md.
 func TestTable(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/observing.md")
+	page, err := os.ReadFile("../../../docs/metrics.md")
 	require.NoError(t, err)
 	documented := make(map[string]string)
 	for _, row := range regexp.MustCompile("(?m)^\\| `(rate_limiting_\\w+)` \\| `[^`]+` \\| [^|]+ \\| ([^|]+) \\|").FindAllStringSubmatch(string(page), -1) {
