@@ -153,6 +153,7 @@ func Example_migratingOptions() {
 	for _, text := range []string{"100/1m per ip plan pro 1000", "1000/1h per ip token-bucket; 20/1s per ip token-bucket"} {
 		limit.MustParse(text)
 	}
+	limit.MustParse("100/1m per ip exempt ip 10.0.0.0/8")
 	calls, err := limiter.Policy(limit.Named("calls", limit.PerUser(time.Minute, 100)))
 	if err != nil {
 		panic(err)
@@ -165,4 +166,24 @@ func Example_migratingOptions() {
 	// Output:
 	// 200 200 200 200 200 200 200 429 200 200 true <nil>
 	// true <nil>
+}
+
+// The bodies of express-rate-limit.
+func Example_migratingBodies() {
+	limiter := limit.New(nil, nil)
+	slow := http.NewServeMux()
+	slow.Handle("GET /", limiter.Limit(limit.MustParse("100/1m per ip message \"Slow down.\""))(http.HandlerFunc(ok)))
+	router, rl := gin.New(), ginlimit.New(limiter)
+	rl.Refuse = func(c *gin.Context, _ limit.Decision) { c.JSON(c.Writer.Status(), gin.H{"error": "too many"}) }
+	router.GET("/items", rl.Limit(limit.Rules(limit.PerIP(time.Minute, 100))), okGin)
+	for range 100 {
+		send(slow, "GET", "/")
+		send(router, "GET", "/items")
+	}
+	fmt.Print(send(slow, "GET", "/").Body)
+	w := send(router, "GET", "/items")
+	fmt.Println(w.Code, w.Header().Get("Content-Type"), w.Body)
+	// Output:
+	// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,"detail":"Slow down.","violated-policies":["per-ip-1m"]}
+	// 429 application/json; charset=utf-8 {"error":"too many"}
 }
