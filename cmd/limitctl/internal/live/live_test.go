@@ -256,12 +256,15 @@ func TestPlans(t *testing.T) {
 		}
 		policies = append(policies, Policy{Name: name, Rules: rulesOf(text)})
 	}
+	for user, plan := range map[string]string{"full": "", "full of pro": "pro"} {
+		use(t, client, nil, "w", "r: 2/1h per user plan pro 5 plan max 9", 8, limit.Request{Keys: map[string]string{"user": user}, Plan: plan})
+	}
 	l := open(t, client, Options{}, policies...)
 	got := make(map[string]string)
 	for _, s := range ask(t, l, client, Question{}).Keys {
 		got[s.Policy+" "+s.Key] = fmt.Sprint(s.Plan, " ", s.Used, "/", s.Limit)
 	}
-	assert.Equal(t, map[string]string{"w u": " 1/2", "w upro": "pro 4/5", "w umax": "max 9/9", "b u": " 1/2", "b upro": "pro 4/5", "b umax": " 2/2"}, got)
+	assert.Equal(t, map[string]string{"w full": " 2/2", "w full of pro": "pro 5/5", "w u": " 1/2", "w upro": "pro 4/5", "w umax": "max 9/9", "b u": " 1/2", "b upro": "pro 4/5", "b umax": " 2/2"}, got)
 	buckets, err := l.Matching("b", "r")
 	require.NoError(t, err)
 	states, err := l.States(t.Context(), buckets[0], "upro")

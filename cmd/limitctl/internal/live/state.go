@@ -80,10 +80,14 @@ func (l *Limits) state(ctx context.Context, r *Rule, key, plan string) (State, e
 		if r.own || d.Remaining > 0 || override {
 			break
 		}
-		plan = larger.name
-		if d, err = l.peek(ctx, r, key, plan); err != nil {
+		with, err := l.peek(ctx, r, key, larger.name)
+		if err != nil {
 			return State{}, err
 		}
+		if with.Capacity-with.Remaining <= d.Capacity { // such as a client that has used up the usual limit
+			break
+		}
+		plan, d = larger.name, with
 	}
 	now := time.Now()
 	s := State{rule: r, Policy: r.Policy, Rule: r.Name, Key: key, Plan: plan, Limit: d.Limit, Override: override, Capacity: d.Capacity,
