@@ -128,6 +128,7 @@ func Example_migratingOptions() {
 		{Exempt: internal},
 		{Headers: limit.XRateLimitUnix},
 		{Proxies: limit.Proxies{Hops: 1}},
+		{Proxies: limit.Proxies{IPv6Prefix: 56}},
 	} {
 		limit.New(nil, options)
 	}
@@ -154,6 +155,9 @@ func Example_migratingOptions() {
 		limit.MustParse(text)
 	}
 	limit.MustParse("100/1m per ip exempt ip 10.0.0.0/8")
+	limit.MustParse("100/1m per ip refuse 503")
+	mux := http.NewServeMux()
+	_ = limiter.Limit(limit.Named("clients", limit.PerIP(time.Minute, 100)))(mux)
 	calls, err := limiter.Policy(limit.Named("calls", limit.PerUser(time.Minute, 100)))
 	if err != nil {
 		panic(err)
