@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -225,34 +228,15 @@ func (p *Policies) report(which int, err error, origin, by string) {
 	if err == nil || before != nil && before.Error() == err.Error() {
 		return
 	}
-	all := mistakes(err)
-	for i, mistake := range all[:min(len(all), maxLogged)] {
-		text, args := "policyfile: a further mistake of the rejected file", []any{"source", origin, "error", mistake}
-		if i == 0 {
-			text = "policyfile: a file was rejected: the previous policies stay in force"
-			if len(all) > 1 {
-				args = append(args, "mistakes", len(all))
-			}
-			if by != "" {
-				args = append(args, "by", by)
-			}
-		}
-		notice.Write(&p.lines, notice.InvalidPolicies, text, 0, args...)
+	args := []any{"source", origin}
+	if by != "" {
+		args = append(args, "by", by)
 	}
-}
-
-// mistakes returns the errors that err joins, each in one line.
-func mistakes(err error) (all []string) {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, err := range joined.Unwrap() {
-			all = append(all, mistakes(err)...)
-		}
-		return all
+	all := slices.DeleteFunc(strings.Split(err.Error(), "\n"), func(line string) bool { return strings.HasPrefix(line, "\t") }) // without excerpts
+	for i, line := range all[:min(len(all), maxLogged)] {
+		notice.Write(&p.lines, notice.InvalidPolicies, "policyfile: a file was rejected: the previous policies stay in force", 0,
+			append(args, "mistake", fmt.Sprintf("%d of %d", i+1, len(all)), "error", line)...)
 	}
-	if wrong, ok := err.(*Error); ok {
-		return []string{wrong.place() + ": " + wrong.Problem}
-	}
-	return []string{err.Error()}
 }
 
 func (p *Policies) log() *slog.Logger {
