@@ -32,12 +32,11 @@ func main() {
 
 	cmd, err := newCommand().ExecuteContextC(ctx)
 	code, text := exitCode(cmd, err)
-	switch mistake := (*policyfile.Error)(nil); {
-	case text == "":
-	case errors.As(err, &mistake): // each begins with its place, as editors know it
+	if text != "" {
+		if !errors.As(err, new(*policyfile.Error)) { // a mistake begins with its place, as editors know it
+			text = "limitctl: " + text
+		}
 		fmt.Fprintln(os.Stderr, text)
-	default:
-		fmt.Fprintln(os.Stderr, "limitctl:", text)
 	}
 	os.Exit(code)
 }

@@ -71,10 +71,10 @@ func (w *watcher) run(ctx context.Context) {
 
 // next returns when to look at the documents again: at the next poll, or when one ends.
 func (w *watcher) next(took time.Duration) time.Duration {
-	if w.missed {
-		return pollAgain
-	}
 	next := pollEvery
+	if w.missed {
+		next, took = pollAgain, 0
+	}
 	for _, d := range w.documents {
 		if !d.Expires.IsZero() {
 			next = min(next, time.Until(d.Expires))
