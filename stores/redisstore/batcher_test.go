@@ -208,12 +208,14 @@ func TestCallGivenUpCounts(t *testing.T) {
 			leave()
 		}
 	})
+	recent(t, store)
 	ctx, cancel := context.WithCancel(t.Context())
 	leave = cancel
 	_, err := storetest.Take(ctx, store, "p", charges)
 	require.ErrorIs(t, err, context.Canceled)
 	leave = nil
 	require.Zero(t, asked.Load())
+	recent(t, store)
 	storetest.MustTake(t, store, charges...)
 	require.EqualValues(t, 1, asked.Load())
 }

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -22,8 +23,13 @@ var secret = []byte("0123456789abcdef")
 func TestNoKeyLeaves(t *testing.T) {
 	const alice = "alice@example.org"
 	client := redistest.Client(t)
+	var mu sync.Mutex // checks run beside the calls
 	var sent strings.Builder
-	before(client, every, func(cmd redis.Cmder) { fmt.Fprintf(&sent, "%s\n", cmd.Args()) })
+	before(client, every, func(cmd redis.Cmder) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(&sent, "%s\n", cmd.Args())
+	})
 	o := patient
 	o.Secret = secret
 	store := New(client, &o)
@@ -40,6 +46,8 @@ func TestNoKeyLeaves(t *testing.T) {
 			assert.Equal(t, "p", name.Policy)
 		}
 		require.NoError(t, keys.Err())
+		mu.Lock()
+		defer mu.Unlock()
 		for _, text := range []string{sent.String(), all.String()} {
 			assert.NotContains(t, text, "alice", after)
 			assert.NotContains(t, text, "example", after)

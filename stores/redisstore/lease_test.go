@@ -36,6 +36,7 @@ func TestLeasesAreOneCall(t *testing.T) {
 		storetest.MustTake(t, store, charges...)
 	}
 	for round, want := range [][2]int{{2, 1}, {1, 0}} { // the first one loads the script
+		recent(t, store)
 		calls, questions = 0, 0
 		got, err := storetest.Renew(t.Context(), store, "p", charges)
 		require.NoError(t, err)
@@ -45,6 +46,7 @@ func TestLeasesAreOneCall(t *testing.T) {
 	require.NoError(t, client.ScriptFlush(t.Context()).Err())
 	store = New(client, &patient)
 	for _, want := range [][2]int{{2, 1}, {1, 0}} {
+		recent(t, store)
 		calls, questions = 0, 0
 		require.NoError(t, storetest.Release(t.Context(), store, "p", charges))
 		assert.Equal(t, want, [2]int{calls, questions})

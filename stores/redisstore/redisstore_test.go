@@ -96,6 +96,7 @@ func TestOneRoundTrip(t *testing.T) {
 			charges = append(charges, charge(fmt.Sprint("r", r), "k", 100+int64(r)*10, time.Minute))
 		}
 		storetest.MustTake(t, store, charges...) // loads the script at first
+		recent(t, store)
 		calls.Store(0)
 		storetest.MustTake(t, store, charges...)
 		assert.EqualValues(t, 1, calls.Load(), "%d rules", rules)
@@ -208,11 +209,12 @@ func TestForeignValues(t *testing.T) {
 }
 
 // lossy loses replies to the script: it reads them, and reports a broken
-// connection.
+// connection from then on.
 type lossy struct {
 	net.Conn
 	lose *atomic.Int64 // replies that are still to be lost
 	sent bool
+	lost bool
 }
 
 func (c *lossy) Write(p []byte) (int, error) {
@@ -221,15 +223,19 @@ func (c *lossy) Write(p []byte) (int, error) {
 }
 
 func (c *lossy) Read(p []byte) (int, error) {
+	if c.lost {
+		return 0, io.EOF
+	}
 	n, err := c.Conn.Read(p)
 	if n > 0 && c.sent && c.lose.Add(-1) >= 0 {
+		c.lost = true
 		return 0, io.EOF
 	}
 	return n, err
 }
 
 func lossyClient(t *testing.T, direct *redis.Client, lose *atomic.Int64) *redis.Client {
-	options := redis.Options{Addr: direct.Options().Addr, DB: direct.Options().DB, ReadTimeout: 100 * time.Millisecond}
+	options := redis.Options{Addr: direct.Options().Addr, DB: direct.Options().DB, ReadTimeout: time.Minute}
 	options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 		return &lossy{Conn: conn, lose: lose}, err

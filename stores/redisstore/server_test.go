@@ -80,12 +80,15 @@ func TestServerAnswersBesideAFailure(t *testing.T) {
 	require.ErrorIs(t, <-done, core.ErrForgotten)
 }
 
-// recent has the last check of a server be recent, however slow the machine is.
-func recent(t *testing.T, store *Store) {
+// recent waits for a check of a server, and has it be recent for an hour: however slow the
+// machine is, the next calls begin none because of their age.
+func recent(t *testing.T, store *Store) *server {
 	t.Helper()
 	known, _, err := store.serverOf(t.Context(), "")
 	require.NoError(t, err)
-	known.asked.Store(ticks())
+	known.asked.Store(ticks() + int64(time.Hour))
+	redistest.Await(t, 10*time.Second, "a check", func() bool { return known.identifying.Load() == nil })
+	return known
 }
 
 // TestServerIsTheSame holds that a lost reply of a server that was not restarted

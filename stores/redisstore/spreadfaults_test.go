@@ -64,11 +64,20 @@ func TestSpreadIsEven(t *testing.T) {
 // TestSpreadCalls counts the calls of a decision.
 func TestSpreadCalls(t *testing.T) {
 	client := redistest.Client(t)
+	var held [4]*redis.Conn // as many connections as two parts and a check need
+	for i := range held {
+		held[i] = client.Conn()
+		require.NoError(t, held[i].Ping(t.Context()).Err())
+	}
+	for _, conn := range held {
+		require.NoError(t, conn.Close())
+	}
 	var calls atomic.Int64
 	before(client, every, func(redis.Cmder) { calls.Add(1) })
 	store := spreading(client)
 	storetest.Take(t.Context(), store, "warm", twoParts())
 	storetest.Take(t.Context(), store, "warm", twoParts()) // loads the scripts
+	recent(t, store)
 	one := []core.Charge{charge("r", "k", 5, time.Hour), charge("s", "k", 5, time.Hour)}
 	for name, c := range map[string]struct {
 		charges []core.Charge
