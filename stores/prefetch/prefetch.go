@@ -257,7 +257,7 @@ func (s *Store) Release(ctx context.Context, charges []core.Charge) error {
 	return s.store.Release(ctx, charges)
 }
 
-// Reset implements [core.Store]. Permits of the keys that this instance holds are lost.
+// Reset implements [core.Store]. Permits of the keys that this instance holds, or is taking, are lost.
 func (s *Store) Reset(ctx context.Context, charges []core.Charge) error {
 	for i := range charges {
 		if r := s.rule(&charges[i]); r != nil {
