@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -117,7 +118,7 @@ func TestBanAfterAnswers(t *testing.T) {
 // a client that mistypes its own goes on.
 func TestSpraying(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { spraying(t, nil) })
-	t.Run("redis", func(t *testing.T) { spraying(t, patientRedis(t)) })
+	t.Run("redis", func(t *testing.T) { spraying(t, patientStore(redistest.Client(t), redisstore.Options{})) })
 
 	l := newLogin(t, limit.MustParse("100/1m per ip; 10/1h per ip distinct query user"))
 	for i := range 12 {
@@ -127,9 +128,10 @@ func TestSpraying(t *testing.T) {
 	}
 }
 
-// patientRedis returns a store on Redis that decides however slow the machine is.
-func patientRedis(t *testing.T) core.Store {
-	return guard.New(redisstore.New(redistest.Client(t), &redisstore.Options{Timeout: time.Minute}), &guard.Options{Slow: time.Minute})
+// patientStore returns a store on Redis that decides however slow the machine is.
+func patientStore(client redis.UniversalClient, o redisstore.Options) core.Store {
+	o.Timeout = time.Minute
+	return guard.New(redisstore.New(client, &o), &guard.Options{Slow: time.Minute})
 }
 
 func spraying(t *testing.T, store core.Store) {

@@ -66,8 +66,8 @@ func leftOf(t *testing.T, p *limit.Policy) int64 {
 // settled once, by either.
 func TestHold(t *testing.T) {
 	client := redistest.Client(t)
-	first := budgetOn(t, redisstore.New(client, nil))
-	second := budgetOn(t, redisstore.New(client, nil))
+	first := budgetOn(t, patientStore(client, redisstore.Options{}))
+	second := budgetOn(t, patientStore(client, redisstore.Options{}))
 	a, err := first.Take(t.Context(), held("job 1", 60))
 	require.NoError(t, err)
 	require.True(t, a.Allowed)

@@ -300,7 +300,7 @@ func TestLayersTakeWhatTheyAdmit(t *testing.T) {
 	client := redistest.Real(t)
 	redis := func() core.Store {
 		require.NoError(t, client.FlushAll(t.Context()).Err())
-		return redisstore.New(client, &redisstore.Options{Timeout: time.Second})
+		return redisstore.New(client, &redisstore.Options{Timeout: time.Minute})
 	}
 	t.Run("Redis", func(t *testing.T) { run(t, redis, 20, false) })
 	t.Run("outages of Redis", func(t *testing.T) { run(t, redis, 3, true) })
@@ -311,7 +311,7 @@ func TestLayersTakeWhatTheyAdmit(t *testing.T) {
 		client, prefix := redistest.Cluster(t), 0
 		run(t, func() core.Store {
 			prefix++
-			return redisstore.New(client, &redisstore.Options{Prefix: fmt.Sprint("stack", prefix), Timeout: time.Second})
+			return redisstore.New(client, &redisstore.Options{Prefix: fmt.Sprint("stack", prefix), Timeout: time.Minute})
 		}, 10, false)
 	})
 }

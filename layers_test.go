@@ -59,7 +59,7 @@ func signedIn(next http.Handler) http.Handler {
 func TestOverlappingRefusals(t *testing.T) {
 	for name, l := range map[string]*limit.Limiter{
 		"memory": limit.New(nil, nil),
-		"Redis":  limit.New(redisstore.New(redistest.Real(t), &redisstore.Options{Timeout: time.Second}), nil),
+		"Redis":  limit.New(patientStore(redistest.Real(t), redisstore.Options{}), nil),
 	} {
 		t.Run(name, func(t *testing.T) {
 			bucket := limit.Rule{Name: "bucket", Key: limit.Everyone, Limit: 300, Window: time.Minute, Algorithm: limit.TokenBucket{}}

@@ -24,12 +24,12 @@ func TestWith(t *testing.T) {
 	cluster := redistest.Cluster(t)
 	for name, store := range map[string]func(prefix string) core.Store{
 		"memory": func(string) core.Store { return nil },
-		"Redis":  func(string) core.Store { return redisstore.New(redistest.Real(t), nil) },
+		"Redis":  func(string) core.Store { return patientStore(redistest.Real(t), redisstore.Options{}) },
 		"Cluster": func(prefix string) core.Store {
-			return redisstore.New(cluster, &redisstore.Options{Prefix: prefix, Timeout: time.Second})
+			return patientStore(cluster, redisstore.Options{Prefix: prefix})
 		},
 		"Spread": func(prefix string) core.Store {
-			return redisstore.New(cluster, &redisstore.Options{Prefix: prefix, Timeout: time.Second, Spread: 3})
+			return patientStore(cluster, redisstore.Options{Prefix: prefix, Spread: 3})
 		},
 	} {
 		for check, f := range map[string]func(*testing.T, *limit.Limiter){
@@ -154,7 +154,7 @@ func TestWithLayers(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		var store core.Store
 		if seed%4 == 0 {
-			store = redisstore.New(client, &redisstore.Options{Prefix: fmt.Sprint(seed)})
+			store = patientStore(client, redisstore.Options{Prefix: fmt.Sprint(seed)})
 		}
 		l := limit.New(store, nil)
 		limits, took := make(map[string]int64), make(map[string]int64)

@@ -70,7 +70,7 @@ func TestWithIsOneCall(t *testing.T) {
 	options.ContextTimeoutEnabled = true // so that the hook sees the calls
 	client := redis.NewClient(&options)
 	t.Cleanup(func() { client.Close() })
-	l := limit.New(redisstore.New(client, nil), nil)
+	l := limit.New(patientStore(client, redisstore.Options{}), nil)
 	group := limit.Named("group", limit.PerIP(time.Hour, 100))
 	p := bound(t, l, limit.Named("a", limit.PerUser(time.Minute, 50)).With(application, group))
 	take(t, p, 1)

@@ -208,7 +208,7 @@ func TestTwoScopes(t *testing.T) {
 // TestHashedKeys checks programs with a Secret, and rules in code.
 func TestHashedKeys(t *testing.T) {
 	client := redistest.Real(t)
-	limiter := limit.New(redisstore.New(client, &redisstore.Options{Secret: []byte("0123456789abcdef")}), nil)
+	limiter := limit.New(redisstore.New(client, &redisstore.Options{Secret: []byte("0123456789abcdef"), Timeout: time.Minute}), nil)
 	policy, err := limiter.Policy(limit.Named("login", limit.MustParse("1/1h per ip").Rules()...))
 	require.NoError(t, err)
 	_, err = policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}})

@@ -23,7 +23,7 @@ func TestSentinels(t *testing.T) {
 	redisclient.Quiet() // before other goroutines use it
 	sentinel := redistest.StartSentinel(t)
 	client := redistest.Closing(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: sentinel.Name, SentinelAddrs: sentinel.Addrs}))
-	limiter := limit.New(redisstore.New(client, nil), nil)
+	limiter := limit.New(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), nil)
 	api, err := limiter.Policy(limit.Named("api", limit.PerUser(time.Hour, 2)))
 	require.NoError(t, err)
 	t.Cleanup(feed.Publish(limiter, client, nil))

@@ -732,7 +732,7 @@ func TestRedis(t *testing.T) {
 	l := usual
 	var worlds []*world
 	for range 2 {
-		w := newWorld(t, redisstore.New(client, &redisstore.Options{Prefix: "llmgateway"}), l, 0)
+		w := newWorld(t, redisstore.New(client, &redisstore.Options{Prefix: "llmgateway", Timeout: time.Minute}), l, 0)
 		w.answer = streams(chunk, chunkUsage, chunkDone)
 		worlds = append(worlds, w)
 	}

@@ -270,7 +270,7 @@ func TestRedis(t *testing.T) {
 	client := redistest.Client(t)
 	var apps []app
 	for range 2 {
-		apps = append(apps, newApp(t, limit.New(redisstore.New(client, &redisstore.Options{Prefix: "service"}), options)))
+		apps = append(apps, newApp(t, limit.New(redisstore.New(client, &redisstore.Options{Prefix: "service", Timeout: time.Minute}), options)))
 	}
 	for i := range 5 {
 		require.Equal(t, http.StatusUnauthorized, apps[i%2].login("192.0.2.1", "alice", "wrong").Code)

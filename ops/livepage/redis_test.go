@@ -19,6 +19,7 @@ import (
 	"github.com/routelimit/limit/ops/control"
 	"github.com/routelimit/limit/ops/livepage"
 	"github.com/routelimit/limit/ops/overrides"
+	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/redisstore"
 )
 
@@ -35,7 +36,8 @@ func serveOn(t *testing.T, addr string, hide bool) shared {
 	documents := control.New(client, &control.Options{Log: quiet})
 	bans := access.NewBans(ctx, documents, &access.Options{Log: quiet})
 	o := overrides.New(ctx, documents, &overrides.Options{Log: quiet})
-	limiter := limit.New(redisstore.New(client, nil), &limit.Options{Caller: limit.Caller[*http.Request]{User: user}, Bar: bans.Bar, Override: o.Limit, Log: quiet})
+	store := guard.New(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), &guard.Options{Slow: time.Minute, Log: quiet})
+	limiter := limit.New(store, &limit.Options{Caller: limit.Caller[*http.Request]{User: user}, Bar: bans.Bar, Override: o.Limit, Log: quiet})
 	mux := http.NewServeMux()
 	mux.Handle("/limits/", livepage.Handler(limiter, &livepage.Options{Authorize: as, Bans: bans, Overrides: o, HideKeys: hide}))
 	mux.Handle("POST /login", limiter.Limit(limit.Rules(limit.PerIP(time.Minute, 100), limit.PerUser(time.Minute, 2),
@@ -69,12 +71,12 @@ func TestOverrideOfAnotherSet(t *testing.T) {
 	key := `"policy":"POST /order","rule":"per-user-1m","key":"dora"`
 	status, body := s.change(t, "override", `{`+key+`,"limit":2,"seconds":3600}`)
 	require.Equal(t, 200, status, body)
-	require.Eventually(t, func() bool { return order() == 200 }, 5*time.Second, 10*time.Millisecond)
-	require.Eventually(t, func() bool {
+	redistest.Await(t, 20*time.Second, "the override", func() bool { return order() == 200 })
+	redistest.Await(t, 20*time.Second, "the override on the page", func() bool {
 		state, _ := s.stateAs(t, "bob")
 		list := state["overrides"].([]any)
 		return len(list) == 1 && at(t, list[0], "policy") == "users"
-	}, 5*time.Second, 10*time.Millisecond)
+	})
 	status, body = s.change(t, "unoverride", `{`+key+`}`)
 	require.Equal(t, 200, status, body)
 }
@@ -86,7 +88,7 @@ func TestBansAndOverrides(t *testing.T) {
 	for _, hide := range []bool{false, true} {
 		t.Run(fmt.Sprintf("hide=%t", hide), func(t *testing.T) {
 			one, other := serveOn(t, server.Addr, hide), serveOn(t, server.Addr, hide)
-			soon := func(f func() bool) { t.Helper(); require.Eventually(t, f, 5*time.Second, 10*time.Millisecond) }
+			soon := func(f func() bool) { t.Helper(); redistest.Await(t, 20*time.Second, "a change", f) }
 			name := fmt.Sprintf("dora-%t", hide)
 			for _, want := range []int{200, 200, 429} {
 				require.Equal(t, want, one.login(t, name))

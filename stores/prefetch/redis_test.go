@@ -37,7 +37,7 @@ func TestRedis(t *testing.T) {
 func TestRedisHandsBack(t *testing.T) {
 	client := redistest.Client(t)
 	q := core.Quota{Limit: 10_000, Window: 60_000_000}
-	store := New(redisstore.New(client, nil), &Options{Rules: []Rule{{"p", "all"}}})
+	store := New(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), &Options{Rules: []Rule{{"p", "all"}}})
 	for range 3_333 {
 		d, err := storetest.Take(t.Context(), store, "p", []core.Charge{{Rule: "all", Quota: q, Cost: 1}})
 		require.NoError(t, err)

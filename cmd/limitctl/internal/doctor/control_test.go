@@ -28,7 +28,7 @@ func TestRedisControl(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, policyfile.Push(ctx, c, "", f, 0, "ann"))
 	require.NoError(t, client.Set(ctx, "limit:control:{limit}:bans:later", "x", 0).Err())
-	_, err = redisstore.New(client, nil).Sharers(ctx)
+	_, err = redisstore.New(client, &redisstore.Options{Timeout: time.Minute}).Sharers(ctx)
 	require.NoError(t, err)
 	for _, keys := range []int{1000, 1} {
 		found := see(t, RedisOptions{Address: location{URL: addr(client)}, Keys: keys})

@@ -221,7 +221,7 @@ func TestTopCounts(t *testing.T) {
 func TestRoutes(t *testing.T) {
 	client := redistest.Real(t)
 	for _, stored := range []string{"POST /update", "each GET /items/{id}"} {
-		_, err := core.Take(t.Context(), redisstore.New(client, nil), chargesOf(stored, "5/1h per ip", "2001:db8:1:2::/64"))
+		_, err := core.Take(t.Context(), redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), chargesOf(stored, "5/1h per ip", "2001:db8:1:2::/64"))
 		require.NoError(t, err)
 	}
 	var mu sync.Mutex
