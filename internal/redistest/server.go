@@ -142,15 +142,19 @@ func (s *Server) leads(t testing.TB) bool {
 	return strings.Contains(s.replication(t), "role:master")
 }
 
-// Await polls until a condition holds, and fails the test after a time.
+// Await polls until a condition holds, and fails the test after a time. The time during which
+// this process stands still does not count, since then nothing comes true.
 func Await(t testing.TB, within time.Duration, what string, condition func() bool) time.Time {
 	t.Helper()
-	for end := time.Now().Add(within); ; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(within); ; {
 		if condition() {
 			return time.Now()
 		}
-		if time.Now().After(end) {
+		now := time.Now()
+		if now.After(end) {
 			t.Fatalf("not within %v: %s", within, what)
 		}
+		time.Sleep(2 * time.Millisecond)
+		end = end.Add(max(0, time.Since(now)-10*time.Millisecond))
 	}
 }

@@ -428,18 +428,20 @@ func TestAllocations(t *testing.T) {
 // TestManyKeys holds that the number of keys with permits is bounded, and that the
 // others are decided with the same quotas.
 func TestManyKeys(t *testing.T) {
-	store := New(memstore.New(nil), &Options{Rules: []Rule{{"p", "all"}}})
-	for i := range 2 * maxPools {
-		c := core.Charge{Rule: "all", Key: fmt.Sprint(i), Quota: core.Quota{Limit: 1, Window: 60_000_000}, Cost: 1}
-		for want := range 2 {
-			d, err := storetest.Take(t.Context(), store, "p", []core.Charge{c})
-			require.NoError(t, err)
-			require.Equal(t, want == 0, d.Allowed)
-			require.Greater(t, d.Outcomes()[0].ResetAfter, int64(60_000_000), "in the wider window")
+	synctest.Test(t, func(t *testing.T) {
+		store := New(memstore.New(nil), &Options{Rules: []Rule{{"p", "all"}}})
+		for i := range 2 * maxPools {
+			c := core.Charge{Rule: "all", Key: fmt.Sprint(i), Quota: core.Quota{Limit: 1, Window: 60_000_000}, Cost: 1}
+			for want := range 2 {
+				d, err := storetest.Take(t.Context(), store, "p", []core.Charge{c})
+				require.NoError(t, err)
+				require.Equal(t, want == 0, d.Allowed)
+				require.Greater(t, d.Outcomes()[0].ResetAfter, int64(60_000_000), "in the wider window")
+			}
 		}
-	}
-	require.EqualValues(t, maxPools, store.pools.Load())
-	require.NoError(t, store.Close(t.Context()))
+		require.EqualValues(t, maxPools, store.pools.Load())
+		require.NoError(t, store.Close(t.Context()))
+	})
 }
 
 // TestConcurrent has instances with real time and many goroutines. No window has more
