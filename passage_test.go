@@ -58,14 +58,22 @@ func TestLateDecisions(t *testing.T) {
 		})
 	}
 	alone, asked := inner.Handler(handler(false, false)), inner.Handler(handler(true, false))
+	slow := inner.Handler(handler(false, true))
+	timed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // perhaps after its request
+		defer late.Done()
+		slow.ServeHTTP(w, r)
+	})
 	handlers := []http.Handler{alone, asked, outer.Handler(alone), outer.Handler(asked),
-		outer.Handler(http.TimeoutHandler(inner.Handler(handler(false, true)), time.Millisecond, ""))}
+		outer.Handler(http.TimeoutHandler(timed, time.Millisecond, ""))}
 	var clients sync.WaitGroup
 	for c := range 8 {
 		clients.Go(func() {
 			for i := range 200 {
 				r := httptest.NewRequestWithContext(context.Background(), "GET", "/", nil)
 				r.Header.Set("Key", fmt.Sprint(c, i))
+				if i%len(handlers) == len(handlers)-1 {
+					late.Add(1)
+				}
 				handlers[i%len(handlers)].ServeHTTP(httptest.NewRecorder(), r)
 			}
 		})

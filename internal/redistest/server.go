@@ -142,8 +142,8 @@ func (s *Server) leads(t testing.TB) bool {
 	return strings.Contains(s.replication(t), "role:master")
 }
 
-// Await polls until a condition holds, and fails the test after a time. The time during which
-// this process stands still does not count, since then nothing comes true.
+// Await polls until a condition holds, and fails the test after a time. That is longer by twice the
+// time during which this process stands still: programs may wait as long as a read took them.
 func Await(t testing.TB, within time.Duration, what string, condition func() bool) time.Time {
 	t.Helper()
 	for end := time.Now().Add(within); ; {
@@ -155,6 +155,6 @@ func Await(t testing.TB, within time.Duration, what string, condition func() boo
 			t.Fatalf("not within %v: %s", within, what)
 		}
 		time.Sleep(2 * time.Millisecond)
-		end = end.Add(max(0, time.Since(now)-10*time.Millisecond))
+		end = end.Add(2 * max(0, time.Since(now)-10*time.Millisecond))
 	}
 }

@@ -136,13 +136,13 @@ func TestWithinASecond(t *testing.T) {
 func TestExpiry(t *testing.T) {
 	server := redistest.Launch(t)
 	a, b, c := three(t, server.Addr)
-	a.put("x", "1", 600*time.Millisecond)
-	a.put("y", "1", 2*time.Second)
+	a.put("x", "1", 2*time.Second)
+	a.put("y", "1", 4*time.Second)
 	a.put("z", "1", 0)
-	know(t, 600*time.Millisecond, "x=1 y=1 z=1", a, b, c)
-	know(t, time.Second, "y=1 z=1", a, b, c)
+	know(t, time.Second, "x=1 y=1 z=1", a, b, c)
+	know(t, 3*time.Second, "y=1 z=1", a, b, c)
 	server.Kill()
-	know(t, 3*time.Second, "z=1", a, b, c)
+	know(t, 5*time.Second, "z=1", a, b, c)
 }
 
 // TestWatchEnds checks that no goroutine is left after the context has ended, while Redis
@@ -179,11 +179,11 @@ func TestRestart(t *testing.T) {
 		a.put("x", fmt.Sprint(i), 0)
 	}
 	a.put("y", "1", time.Hour)
-	a.put("z", "1", time.Second)
+	a.put("z", "1", 2*time.Second)
 	know(t, time.Second, "x=4 y=1 z=1", a, b, c)
 	server.Kill()
 	assert.Error(t, a.control.Put(t.Context(), "flags", "w", nil, 0, "ann"))
-	know(t, 2*time.Second, "x=4 y=1", a, b, c)
+	know(t, 3*time.Second, "x=4 y=1", a, b, c)
 	server.Restart()
 	// Another program writes before they are back, or after: that stays too.
 	other := control.New(server.Client(), nil)
