@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,18 +98,19 @@ func (s *Server) serves(t testing.TB, key string) bool {
 	return client.Exists(ctx, key).Err() == nil
 }
 
-// Replica returns the replica of a node.
+// Replica returns the replica of a node, once it is in sync.
 func (n Nodes) Replica(t testing.TB, of *Server) *Server {
 	t.Helper()
-	info := of.replication(t)
-	for _, node := range n {
-		ip, port, _ := strings.Cut(node.Addr, ":")
-		if strings.Contains(info, fmt.Sprintf("ip=%s,port=%s,state=online", ip, port)) {
-			return node
-		}
-	}
-	t.Fatalf("%s has no replica", of.Addr)
-	return nil
+	i := -1
+	Await(t, 30*time.Second, "a replica of "+of.Addr, func() bool {
+		info := of.replication(t)
+		i = slices.IndexFunc(n, func(s *Server) bool {
+			ip, port, _ := strings.Cut(s.Addr, ":")
+			return strings.Contains(info, fmt.Sprintf("ip=%s,port=%s,state=online", ip, port))
+		})
+		return i >= 0
+	})
+	return n[i]
 }
 
 // Promoted waits until a replica has taken over.

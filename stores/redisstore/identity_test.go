@@ -118,15 +118,16 @@ func TestNoIdentity(t *testing.T) {
 // guard, a process admits no more than the limit.
 func TestWithheldRights(t *testing.T) {
 	commands := []string{"info", "eval", "evalsha", "script", "mget", "get", "set", "psetex", "time", "hello", "client", "select", "ping"}
-	const limit = 10
-	decided := 0
-	for seed := range uint64(12) {
+	const limit, seeds = 10, 12
+	ran, decided := 0, 0
+	for seed := range uint64(seeds) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		withheld := []string{commands[int(seed)%len(commands)]}
 		if random.IntN(3) > 0 {
 			withheld = append(withheld, commands[random.IntN(3)])
 		}
 		t.Run(strings.Join(withheld, " "), func(t *testing.T) {
+			ran++
 			server := redistest.Launch(t, user(withheld...)...)
 			var stores []*Store
 			var reported [2]int // the restart that each has reported
@@ -174,7 +175,7 @@ func TestWithheldRights(t *testing.T) {
 			}
 		})
 	}
-	if redistest.Installed(t) {
+	if redistest.Installed(t) && ran == seeds { // without some rights, a store never decides
 		require.Positive(t, decided)
 	}
 }
