@@ -134,6 +134,9 @@ func (f *fault) measure(t *testing.T) (row string, delay time.Duration) {
 	began := l.now()
 	end := f.begin(b)
 	time.Sleep(2 * phase)
+	if f.mode == core.ModeExact { // a machine that stalls decides by local limits for a while
+		l.exactAfter(t, began)
+	}
 	ended := l.now()
 	end()
 	back := l.exactAfter(t, l.now())
