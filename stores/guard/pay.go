@@ -22,26 +22,28 @@ const sluggish = 10_000
 // A payment is what one debtor pays in a call. Others do not pay it meanwhile.
 type payment struct {
 	of     *debt
+	at     int64       // when it was claimed
 	charge core.Charge // a copy, since other decisions change that of the debt
 	owes   core.Quota  // what cells are counted by
 	cells  []cell
 	raise  bool   // the key is to be raised
 	lacks  []cell // what the store lacks instead of cells, if that is more
 	counts int64  // what the memory counts of a key to raise
+	before int64  // the capacity by which it was raised before, since the loss
 	lost   int64  // µs since the store had none of them for certain, or -1
 	reset  bool   // it was reset, maybe after its units were taken
 	again  bool   // it is to be raised once what it owes is paid
 }
 
-func (b *debts) claim(d *debt) payment {
+func (b *debts) claim(d *debt, now int64) payment {
 	n := min(len(d.cells), core.MaxCharges)
-	p := payment{of: d, charge: d.charge, owes: d.charge.Quota, cells: d.cells[:n:n]}
+	p := payment{of: d, at: now, charge: d.charge, owes: d.charge.Quota, cells: d.cells[:n:n]}
 	if p.raise = d.raise != nil; p.raise {
 		by := d.raise[0]
 		if d.raise = slices.Clone(d.raise[1:]); len(d.raise) == 0 {
 			d.raise = nil
 		}
-		p.charge.Quota, d.raising = by.Quota, &by
+		p.charge.Quota, p.before, d.raising = by.Quota, by.Cost, &by
 	}
 	d.cells, d.paying = slices.Clone(d.cells[n:]), true
 	return p
@@ -72,7 +74,7 @@ func (b *debts) claimOf(charges []core.Charge, now int64) (list []payment, raisi
 		if !d.due() || len(list) > 0 && (d.alone || units(list)+d.size() > core.MaxCharges) {
 			continue
 		}
-		if list = append(list, b.claim(d)); d.alone {
+		if list = append(list, b.claim(d, now)); d.alone {
 			break
 		}
 	}
@@ -98,7 +100,7 @@ func (b *debts) claimNext(now int64) (list []payment) {
 			b.queue = append(b.queue, d)
 		}
 		if ready {
-			list = append(list, b.claim(d))
+			list = append(list, b.claim(d, now))
 		}
 		if ready && d.alone {
 			break
@@ -158,6 +160,9 @@ func (b *debts) settle(list []payment, how settled) {
 		d.raising = nil
 		for _, c := range p.cells {
 			b.units.Add(-c.units)
+			if of := &d.charge.Quota; !ends && of.Refills() && (of.Limit != p.owes.Limit || of.Window != p.owes.Window) {
+				c = c.refilled(&p.owes, of, p.at) // a request with another limit came meanwhile
+			}
 			if !ends {
 				b.add(d, c)
 			}

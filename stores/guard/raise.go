@@ -81,7 +81,9 @@ func (s *Store) lose(n, now int64) {
 	b.raised = make(map[scaled]int64)
 	for _, d := range b.keys {
 		if d.raise = nil; d.charge.Quota.Algorithm != core.Distinct {
-			d.raiseBy(&d.charge)
+			by := d.charge
+			by.Cost = 0
+			d.raiseBy(&by)
 		}
 	}
 }
@@ -107,6 +109,23 @@ func (r *raises) has(c *core.Charge) bool {
 	return done != nil && (*done)[scaleOf(c)] >= c.Quota.Capacity()
 }
 
+// by returns the capacity up to which all keys of the rule of c were charged for what its quota
+// counts: those of a bucket by quotas that refill no faster.
+func (r *raises) by(c *core.Charge) (most int64) {
+	done, mine := r.done.Load(), scaleOf(c)
+	if done == nil {
+		return 0
+	}
+	for other, capacity := range *done {
+		slower := other.quota.Limit <= mine.quota.Limit
+		other.quota.Limit, other.quota.Burst = mine.quota.Limit, mine.quota.Burst
+		if slower && other == mine {
+			most = max(most, capacity)
+		}
+	}
+	return most
+}
+
 // raiseLater has the key of c raised before the store next decides about it, and then the
 // others of its rule, unless the rule was raised meanwhile.
 func (s *Store) raiseLater(c *core.Charge) bool {
@@ -116,7 +135,7 @@ func (s *Store) raiseLater(c *core.Charge) bool {
 		b.mu.Unlock()
 		return false
 	}
-	b.raise(c)
+	b.raise(c, s.raises.by(c))
 	if !slices.ContainsFunc(s.raises.next, func(of core.Charge) bool { return covers(&of, c) }) {
 		s.raises.next = append(s.raises.next, core.Charge{Policy: c.Policy, Rule: c.Rule, Variant: c.Variant, Quota: c.Quota})
 	}
@@ -126,22 +145,38 @@ func (s *Store) raiseLater(c *core.Charge) bool {
 }
 
 // raise notes that a key is to be raised, and reports whether there is room for that.
-func (b *debts) raise(c *core.Charge) bool {
-	if b.raised[scaled{scaleOf(c), c.Key}] >= c.Quota.Capacity() {
+func (b *debts) raise(c *core.Charge, before int64) bool {
+	mine := b.raised[scaled{scaleOf(c), c.Key}]
+	if mine >= c.Quota.Capacity() {
 		return true
 	}
+	before = max(before, mine)
 	d := b.debt(c)
 	if d != nil && (d.raising == nil || !covers(d.raising, c)) {
-		d.raiseBy(c)
+		if d.raising != nil && scaleOf(d.raising) == scaleOf(c) {
+			before = max(before, d.raising.Quota.Capacity())
+		}
+		by := *c
+		by.Cost = before
+		d.raiseBy(&by)
 	}
 	return d != nil
 }
 
-// raiseBy notes that a key is to be raised by the quota of c.
+// raiseBy notes that a key is to be raised by the quota of c, from the capacity that is its Cost.
 func (d *debt) raiseBy(c *core.Charge) {
-	if !slices.ContainsFunc(d.raise, func(of core.Charge) bool { return covers(&of, c) }) {
-		d.raise = append(slices.DeleteFunc(d.raise, func(of core.Charge) bool { return covers(c, &of) }), *c)
+	by := *c
+	for i := range d.raise {
+		of := &d.raise[i]
+		switch {
+		case covers(of, c):
+			of.Cost = min(of.Cost, c.Cost)
+			return
+		case covers(c, of):
+			by.Cost = min(by.Cost, of.Cost)
+		}
 	}
+	d.raise = append(slices.DeleteFunc(d.raise, func(of core.Charge) bool { return covers(c, &of) }), by)
 }
 
 // raiseNext notes the keys of one rule, and reports whether there was one.
@@ -162,7 +197,7 @@ func (s *Store) raiseNext() bool {
 	defer b.mu.Unlock()
 	for _, key := range keys {
 		c := of
-		if c.Key = key; !b.raise(&c) {
+		if c.Key = key; !b.raise(&c, r.by(&c)) {
 			s.doubts.all.advance(s.now())
 			break
 		}
@@ -243,14 +278,21 @@ func (s *Store) lacks(p *payment, found core.Outcome, now int64) (cells []cell) 
 	counts := q.Capacity() - found.Remaining
 	n := p.counts - counts
 	if p.lost >= 0 && !dated(q) && !q.Queues() { // this process has taken nothing since: it raises the key first
-		return []cell{{at: now, units: p.counts}}
+		if n = p.counts - min(p.counts, p.before); n == 0 {
+			return []cell{}
+		}
+		return []cell{{at: now, units: n}}
 	}
 	if p.lost >= 0 && dated(q) { // what is younger than that is in the store, or a debt
 		younger := q.Window - p.lost
 		if q.Cells > 0 {
 			younger += core.CeilDiv(q.Window, q.Cells)
 		}
-		cells = s.oldest(c, p.counts, s.countsAfter(c, max(settling, younger)), now)
+		left := s.countsAfter(c, max(settling, younger))
+		if p.counts <= p.before || q.Algorithm != core.SlidingLog { // a log has kept no more than the lower limit
+			left = max(left, min(p.counts, p.before))
+		}
+		cells = s.oldest(c, p.counts, left, now)
 		for _, owed := range p.cells {
 			if owed.at > now-p.lost {
 				cells = append(cells, owed)

@@ -3,10 +3,13 @@ package guard
 import (
 	"math/rand/v2"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestLossOfCallers loses the data of a store that callers with other limits, reserves and
@@ -74,4 +77,83 @@ func TestLossOfCallers(t *testing.T) {
 	}
 	t.Logf("%d losses, %d requests refused", losses, refused)
 	require.Positive(t, refused)
+}
+
+// TestRaisedOnce loses the data of two keys with limits of their own. Neither is charged again
+// because the other one has a larger limit.
+func TestRaisedOnce(t *testing.T) {
+	for _, instances := range []int{1, 3} {
+		for _, q := range algorithms {
+			f := newFleet(instances, nil)
+			f.detects = true
+			used := make(map[string]int64)
+			of := func(key string, cost int64) core.Charge {
+				q.Limit = map[string]int64{"a": 9, "b": 900}[key]
+				if q.Burst > 0 {
+					q.Burst = q.Limit
+				}
+				return core.Charge{Rule: "r", Key: key, Quota: q, Cost: cost}
+			}
+			take := func(key string, cost int64) {
+				if storetest.MustTake(t, f.guards[0], of(key, cost)).Allowed {
+					used[key] += cost
+				}
+			}
+			take("a", 5)
+			take("b", 300)
+			f.lose()
+			f.now.Add(sec)
+			for range 2 {
+				take("a", 1)
+				f.settle()
+				take("b", 1)
+				f.settle()
+			}
+			for _, key := range []string{"a", "b"} {
+				look := of(key, 0)
+				counts := look.Quota.Capacity() - remaining(t, f.store.Store, look)
+				most := used[key] + 1 // a part of a unit
+				if key == "b" && q.Algorithm == core.SlidingLog {
+					most += 9 // a log that was raised to the lower limit has kept the latest
+				}
+				if assert.LessOrEqual(t, counts, most, "%d instances, %v, key %s", instances, q.Algorithm, key); !q.Queues() {
+					assert.GreaterOrEqual(t, counts, used[key], "%d instances, %v, key %s", instances, q.Algorithm, key)
+				}
+			}
+		}
+	}
+}
+
+// TestPaymentMeetsOtherLimit decides a request with another limit of the key while a payment that
+// fails is in flight. What is owed stays as much.
+func TestPaymentMeetsOtherLimit(t *testing.T) {
+	for _, inFlight := range []bool{false, true} {
+		for _, limits := range [][2]int64{{10, 1000}, {1000, 10}} {
+			s, f, now := guarded(1, sec)
+			f.fail(errAway)
+			s.debts.after = func(time.Duration, func()) {}
+			of := func(limit, cost int64) core.Charge {
+				return core.Charge{Rule: "r", Key: "k", Cost: cost, Quota: core.Quota{Algorithm: core.TokenBucket, Limit: limit, Window: 60 * sec, Burst: limit}}
+			}
+			used := int64(0)
+			take := func(c core.Charge) {
+				if storetest.MustTake(t, s, c).Allowed {
+					used += c.Cost
+				}
+			}
+			take(of(limits[0], 10))
+			var list []payment
+			if inFlight {
+				list = s.debts.claimNext(now.Load())
+				require.Len(t, list, 1)
+			}
+			take(of(limits[1], 1))
+			s.debts.settle(list, unpaid)
+			list = s.debts.claimNext(now.Load())
+			require.Len(t, list, 1)
+			asks := list[0].asks(now.Load())
+			require.Len(t, asks, 1)
+			assert.Equal(t, used, asks[0].Charges[0].Cost, "in flight %v, limits %v", inFlight, limits)
+		}
+	}
 }
