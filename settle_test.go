@@ -320,3 +320,29 @@ func (s *counting) Return(ctx context.Context, returns []core.Return) ([]core.Re
 	s.returns++
 	return s.Store.Return(ctx, returns)
 }
+
+// TestSettleAfterHangUp has clients hang up before their handlers settle more than was reserved,
+// with the context of the request: they are charged all the same.
+func TestSettleAfterHangUp(t *testing.T) {
+	for _, hold := range []time.Duration{0, time.Minute} {
+		for _, store := range []core.Store{nil, contextual{memstore.New(nil)}} {
+			policy := mustPolicy(New(store, nil), Named("p", Rule{Key: Everyone, Limit: 1000, Window: time.Hour,
+				Algorithm: FixedWindow{}, Debt: 1000}))
+			for range 3 {
+				ctx, hangUp := context.WithCancel(t.Context())
+				r := httptest.NewRequest("GET", "/", nil).WithContext(ctx)
+				require.NoError(t, policy.Serve(httptest.NewRecorder(), r, Request{Cost: 10, Settle: true, Hold: hold},
+					http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+						hangUp()
+						assert.NoError(t, DecisionFrom(r.Context()).Settle(r.Context(), 300))
+					})))
+			}
+			d, err := policy.Peek(t.Context(), Request{})
+			require.NoError(t, err)
+			assert.EqualValues(t, 100, slices.Collect(d.Rules())[0].Remaining)
+		}
+	}
+}
+
+// contextual is a store that is not in this process as far as a limiter knows.
+type contextual struct{ *memstore.Store }

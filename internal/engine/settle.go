@@ -184,6 +184,8 @@ func (d *Decision) Settle(ctx context.Context, cost func(rule int, charged int64
 	if d.taken == nil || !d.taken.begin() {
 		return 0, ErrSettled
 	}
+	ctx, cancel := d.taken.engine.settling(ctx) // it is settled once, and a client may have hung up
+	defer cancel()
 	_, forgiven, err = d.taken.settle(ctx, d.taken.units, cost)
 	return forgiven, err
 }
