@@ -76,11 +76,10 @@ type callers struct {
 	plans      map[string]*terms.Terms // nil if no rule has plans
 	overridden *terms.Overrides        // of usual and plans, by Options.Override
 
-	defaultClass  uint8  // the index of the class "default"
-	distinguishes bool   // whether there is anything to ask about a caller
-	asksPlan      bool   // whether its plan matters
-	asksClass     bool   // whether its class does
-	all           uint16 // a bit for each rule, if all of them exempt callers
+	defaultClass  uint8 // the index of the class "default"
+	distinguishes bool  // whether there is anything to ask about a caller
+	asksPlan      bool  // whether its plan matters
+	asksClass     bool  // whether its class does
 
 	exemptions  []grammar.Exemption // of each rule; nil if no rule has any
 	exemptsIP   bool                // whether a rule exempts addresses
@@ -90,7 +89,7 @@ type callers struct {
 func newCallers(l *Limiter, rules []Rule, waits bool) callers {
 	classes := l.options.Classes
 	c := callers{usual: terms.Of(rules, classes, nil), plans: terms.OfPlans(rules, classes), overridden: new(terms.Overrides),
-		defaultClass: l.class(grammar.DefaultClass), all: uint16(1<<len(rules) - 1)}
+		defaultClass: l.class(grammar.DefaultClass)}
 	exempts, reserves := false, false
 	for i := range rules {
 		exempts = exempts || len(rules[i].Exempt) > 0

@@ -119,7 +119,7 @@ func retryAfter(n int64) time.Duration {
 }
 
 // Rules ranges over the outcomes of the rules, in the order of declaration. There are none
-// for [core.ModeExempt] and [core.ModeBarred].
+// if [Options].Exempt or Bar has decided.
 func (d Decision) Rules() iter.Seq[RuleDecision] {
 	return func(yield func(RuleDecision) bool) {
 		if d.policy == nil {
@@ -305,7 +305,8 @@ func (d Decision) Wait(ctx context.Context) error {
 // rules have room for, and above the limit as far as their Debt allows: without one, let
 // Cost be the most that the request may cost.
 // After an error that wraps [ErrUndecided] everything may stay taken; under a Hold, it is
-// settled later. Rules that took different units need SettleCosts: an error says so.
+// settled later. Settle may take a second, also if ctx has ended. Rules that took different
+// units need SettleCosts: an error says so.
 func (d Decision) Settle(ctx context.Context, n int64) error {
 	n, err := validCost(n)
 	if err == nil && n > 0 && d.of.Settles() && !d.of.Alike() {
@@ -343,6 +344,9 @@ func (d Decision) SettleCosts(ctx context.Context, costs map[string]int64) error
 // settled at what it has used if its handler does not settle it, or panics; a decision of
 // [Policy.Take] needs SettleCosts. Goroutines may call Use at once. Errors are those of SettleCosts.
 func (d Decision) Use(ctx context.Context, soFar map[string]int64) error {
+	if d.Mode == core.ModeExempt { // nothing counts what it uses
+		return nil
+	}
 	if err := d.mayCost(soFar); err != nil {
 		return err
 	}

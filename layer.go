@@ -105,10 +105,6 @@ func (l *layer) decide(served bool) error {
 	if overlaps {
 		l.spare(run)
 	}
-	if run.Caller.Exempt == p.all {
-		d.Policy, d.Allowed, d.Mode, d.At = l.route.name, true, core.ModeExempt, time.Now()
-		return nil
-	}
 	if l.holds() {
 		run.Hold("", l.given.Hold.Microseconds())
 	}

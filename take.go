@@ -109,7 +109,7 @@ func (p *version) wait(ctx context.Context, r *Request) (d Decision, err error) 
 	}
 	for i := range run.Charges {
 		rule, cost, most := &p.rules[i], run.Charges[i].Cost, t.Capacities[i]-run.Caller.Reserve(i)
-		if cost > most && rule.Charge.Quota.Spends() && !rule.Watches {
+		if cost > most && rule.Charge.Quota.Spends() && !rule.Watches && !run.Caller.Exempts(i) {
 			return d, &rules.Error{Rule: p.list[i].String(), Problem: fmt.Sprintf(
 				"cost %d: the rule never has room for more than %d: write less", cost, most)}
 		}
