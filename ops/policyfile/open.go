@@ -31,7 +31,7 @@ type Options struct {
 	// set different ones. "" means "policies".
 	Name string
 
-	// Functions are those of the program that rules in files can name.
+	// Functions are those of the program that rules in its file can name. A pushed file cannot.
 	Functions rules.Functions
 
 	// Log receives a line for each file that is put in force, and for each that is
