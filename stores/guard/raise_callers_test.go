@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/stores/storetest"
 )
 
@@ -17,8 +18,11 @@ import (
 // limit of the caller.
 func TestLossOfCallers(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 11))
-	refused, losses := 0, 0
-	for range 40 {
+	refused, losses, rounds := 0, 0, 40
+	if race.Enabled {
+		rounds = 5
+	}
+	for range rounds {
 		for _, q := range algorithms {
 			if q.Queues() { // one more burst for each loss
 				continue

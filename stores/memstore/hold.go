@@ -24,11 +24,11 @@ const holdsPerKey = 4
 
 // fits reports whether there is room for one more hold.
 func (all *held) fits(room int, now int64) bool {
-	if all.n >= room*holdsPerKey && (now-all.swept >= 1_000_000 || now < all.swept) {
+	if all.n/holdsPerKey >= room && (now-all.swept >= 1_000_000 || now < all.swept) {
 		all.swept = now
 		all.sweep(now)
 	}
-	return all.n < room*holdsPerKey
+	return all.n/holdsPerKey < room
 }
 
 // sweep drops what has long ended of all keys.

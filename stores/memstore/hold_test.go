@@ -12,7 +12,7 @@ import (
 // TestHoldsAreBounded has new clients hold and settle, each once, under names that the store
 // remembers for much longer than its units. Once there is room again, it holds again.
 func TestHoldsAreBounded(t *testing.T) {
-	const keys = 8192
+	const keys = 4096
 	now := int64(1_750_000_000_000_000)
 	s := New(&Options{MaxKeys: keys, Now: func() int64 { return now }})
 	hold := func(id string) bool {
