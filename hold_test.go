@@ -51,6 +51,22 @@ func (d *dies) Extend(ctx context.Context, list []core.Extension) ([]bool, error
 	return d.Store.Extend(ctx, list)
 }
 
+// afterDeath returns the policy of a process that holds on it too, once another one has died that
+// holds 60 units.
+func afterDeath(t *testing.T) *limit.Policy {
+	t.Helper()
+	store := memstore.New(nil)
+	dying := &dies{Store: store}
+	_, err := budgetOn(t, dying).Take(t.Context(), held("stream", 60))
+	require.NoError(t, err)
+	dying.dead.Store(true)
+	p := budgetOn(t, store)
+	mine, err := p.Take(t.Context(), held("", 10))
+	require.NoError(t, err)
+	require.NoError(t, mine.Settle(t.Context(), 10))
+	return p
+}
+
 // leftOf returns what the user has left.
 func leftOf(t *testing.T, p *limit.Policy) int64 {
 	t.Helper()
@@ -132,15 +148,7 @@ func TestHoldEnds(t *testing.T) {
 // TestHoldEndsForOthers has units come back to a request that holds nothing itself.
 func TestHoldEndsForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New(nil)
-		dying := &dies{Store: store}
-		_, err := budgetOn(t, dying).Take(t.Context(), held("stream", 60))
-		require.NoError(t, err)
-		dying.dead.Store(true)
-		p := budgetOn(t, store)
-		mine, err := p.Take(t.Context(), held("", 10))
-		require.NoError(t, err)
-		require.NoError(t, mine.Settle(t.Context(), 10))
+		p := afterDeath(t)
 		plain := held("", 90)
 		plain.Hold = 0
 		d, err := p.Take(t.Context(), plain)
@@ -322,15 +330,7 @@ func TestHoldOverHTTP(t *testing.T) {
 func TestHoldEndsDespiteOthers(t *testing.T) {
 	for _, other := range []int64{1000, 100} { // more than there ever is, and a key that is used up
 		synctest.Test(t, func(t *testing.T) {
-			store := memstore.New(nil)
-			dying := &dies{Store: store}
-			_, err := budgetOn(t, dying).Take(t.Context(), held("stream", 60))
-			require.NoError(t, err)
-			dying.dead.Store(true)
-			p := budgetOn(t, store)
-			mine, err := p.Take(t.Context(), held("", 10))
-			require.NoError(t, err)
-			require.NoError(t, mine.Settle(t.Context(), 10))
+			p := afterDeath(t)
 			take := func(user string, cost int64) bool {
 				d, err := p.Take(t.Context(), limit.Request{Keys: map[string]string{"user": user}, Cost: cost})
 				require.NoError(t, err)

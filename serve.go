@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -224,12 +223,10 @@ func (l *layer) done(status int) {
 // the response if there is one, those that have a [Rule].Settle. It may wait up to a second for
 // the store.
 func (l *layer) settle(status int) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.request.Context()), time.Second)
-	defer cancel()
 	p := l.version
 	used, _ := l.Decision.of.Used()
 	var invalid error
-	err := l.Decision.correct(ctx, func(i int, charged int64) int64 {
+	err := l.Decision.correct(l.request.Context(), func(i int, charged int64) int64 {
 		settle := &p.list[i].Settle
 		switch {
 		case used[i] != engine.Unsaid:

@@ -108,9 +108,7 @@ func (g *gateway) forward(w http.ResponseWriter, r *http.Request, a *api, q *que
 	decision, detached := limit.DecisionFrom(r.Context()), context.WithoutCancel(r.Context())
 	m := &meter{most: q.most, anthropic: a == anthropic}
 	defer func() { // the proxy panics if the client has left
-		ctx, cancel := context.WithTimeout(detached, 5*time.Second)
-		defer cancel()
-		if err := decision.SettleCosts(ctx, q.costs(m.used())); err != nil {
+		if err := decision.SettleCosts(r.Context(), q.costs(m.used())); err != nil {
 			log.Print("a request stays charged in full: ", err)
 		}
 	}()

@@ -209,15 +209,13 @@ func (r *Run) pending() []core.Ask {
 func (r *Run) ask(d *Decision) (err error) {
 	e, asks := r.plan.engine, r.pending()
 	r.Latency = 0
-	if len(asks) == 0 { // all rules exempt the caller, or watch and were asked
-		if r.asks[0].Decision = (core.Decision{Allowed: true, At: time.Now().UnixMicro()}); len(r.watches) == 0 {
-			r.asks[0].Decision.Mode = core.ModeExempt
-		}
-	} else if e.timed() {
+	switch {
+	case len(asks) == 0: // all rules exempt the caller, or watch and were asked: see collect
+	case e.timed():
 		start := time.Since(epoch)
 		err = r.takeAll(asks)
 		r.Latency = time.Since(epoch) - start
-	} else {
+	default:
 		err = r.takeAll(asks)
 	}
 	if err != nil {
@@ -249,9 +247,11 @@ func (r *Run) takeAll(asks []core.Ask) (err error) {
 // those that watched, and of those that exempt the caller.
 func (r *Run) collect() error {
 	d, first := &r.result, &r.asks[0].Decision
-	if len(r.some) == 0 && len(r.asks) > 1 { // nothing refuses
-		first.At, first.Mode = r.asks[1].Decision.At, r.asks[1].Decision.Mode
-		first.Allowed = true
+	if len(r.some) == 0 { // nothing refuses
+		first.Allowed, first.At, first.Mode = true, time.Now().UnixMicro(), core.ModeExempt
+		if len(r.asks) > 1 {
+			first.At, first.Mode = r.asks[1].Decision.At, r.asks[1].Decision.Mode
+		}
 	}
 	d.Decision = core.NewDecision(first.At, len(r.Charges))
 	d.Allowed, d.Mode, d.Delay = first.Allowed, first.Mode, first.Delay

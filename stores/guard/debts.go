@@ -104,8 +104,8 @@ func (b *debts) begin(charges []core.Charge, now int64) (fits bool) {
 			fits = false
 			continue
 		}
-		if old := &d.charge.Quota; len(d.cells) > 0 && c.Quota.Refills() && (old.Limit != c.Quota.Limit || old.Window != c.Quota.Window) {
-			d.cells[0] = d.cells[0].refilled(old, &c.Quota, now)
+		if len(d.cells) > 0 {
+			d.cells[0] = d.cells[0].refilled(&d.charge.Quota, &c.Quota, now)
 		}
 		d.charge, d.pending = *c, d.pending+1
 	}
@@ -198,7 +198,7 @@ func (b *debts) show(d *debt, value cell) bool {
 
 // drop forgets a key that owes nothing any more.
 func (b *debts) drop(d *debt) {
-	if len(d.cells) == 0 && d.pending == 0 && !d.paying && d.raise == nil && !d.ended {
+	if len(d.cells) == 0 && d.pending == 0 && !d.paying && len(d.raise) == 0 && !d.ended {
 		d.ended = true
 		delete(b.keys, d.debtor)
 		b.count.Add(-1)

@@ -43,8 +43,11 @@ func (c cell) with(d cell) cell {
 	return c
 }
 
-// refilled returns what c owes at a time, as units that refill by another quota from then on.
-func (c *cell) refilled(old, q *core.Quota, now int64) cell {
+// refilled returns what c, of a quota old, owes at a time, as units that refill by q from then on.
+func (c cell) refilled(old, q *core.Quota, now int64) cell {
+	if !q.Refills() || old.Limit == q.Limit && old.Window == q.Window {
+		return c
+	}
 	d := newCell(q, c.owed(old, now), now)
 	d.units, d.flow.last = c.units, c.flow.last
 	return d

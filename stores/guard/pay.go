@@ -38,19 +38,16 @@ type payment struct {
 func (b *debts) claim(d *debt, now int64) payment {
 	n := min(len(d.cells), core.MaxCharges)
 	p := payment{of: d, at: now, charge: d.charge, owes: d.charge.Quota, cells: d.cells[:n:n]}
-	if p.raise = d.raise != nil; p.raise {
+	if p.raise = len(d.raise) > 0; p.raise {
 		by := d.raise[0]
-		if d.raise = slices.Clone(d.raise[1:]); len(d.raise) == 0 {
-			d.raise = nil
-		}
-		p.charge.Quota, p.before, d.raising = by.Quota, by.Cost, &by
+		p.charge.Quota, p.before, d.raise, d.raising = by.Quota, by.Cost, d.raise[1:], &by
 	}
 	d.cells, d.paying = slices.Clone(d.cells[n:]), true
 	return p
 }
 
 // due reports whether a key owes anything, or is to be raised.
-func (d *debt) due() bool { return len(d.cells) > 0 || d.raise != nil }
+func (d *debt) due() bool { return len(d.cells)+len(d.raise) > 0 }
 
 // size is how many charges of a call are needed to pay at least a part of what a key owes.
 func (d *debt) size() int { return max(1, len(d.cells)) }
@@ -153,18 +150,15 @@ func (b *debts) settle(list []payment, how settled) {
 		switch by := d.raising; {
 		case by == nil:
 		case p.again || !ends:
-			d.raiseBy(by)
-		case b.raised != nil && d.raise == nil:
+			d.raiseBy(*by)
+		case b.raised != nil && len(d.raise) == 0:
 			b.raised[scaled{scaleOf(by), by.Key}] = by.Quota.Capacity()
 		}
 		d.raising = nil
 		for _, c := range p.cells {
 			b.units.Add(-c.units)
-			if of := &d.charge.Quota; !ends && of.Refills() && (of.Limit != p.owes.Limit || of.Window != p.owes.Window) {
-				c = c.refilled(&p.owes, of, p.at) // a request with another limit came meanwhile
-			}
 			if !ends {
-				b.add(d, c)
+				b.add(d, c.refilled(&p.owes, &d.charge.Quota, p.at)) // a request with another limit may have come meanwhile
 			}
 			if how == paid {
 				b.paid.Add(c.units)
@@ -273,7 +267,7 @@ func (s *Store) overtaken(list []payment) bool {
 	}
 	s.debts.mu.Lock()
 	defer s.debts.mu.Unlock()
-	return slices.ContainsFunc(list, func(p payment) bool { return p.of.raise != nil && !p.raise })
+	return slices.ContainsFunc(list, func(p payment) bool { return len(p.of.raise) > 0 && !p.raise })
 }
 
 // first reports whether keys must pay before the store decides about them: those to be raised,
@@ -283,7 +277,7 @@ func (b *debts) first(charges []core.Charge) bool {
 	defer b.mu.Unlock()
 	return slices.ContainsFunc(charges, func(c core.Charge) bool {
 		d := b.keys[debtorOf(&c)]
-		return d != nil && (d.raise != nil || d.raising != nil || c.Quota.Refills())
+		return d != nil && (len(d.raise) > 0 || d.raising != nil || c.Quota.Refills())
 	})
 }
 

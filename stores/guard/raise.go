@@ -44,7 +44,7 @@ type scale struct {
 
 func scaleOf(c *core.Charge) scale {
 	q := c.Quota
-	if !q.Refills() && !q.Queues() {
+	if !q.Refills() {
 		q.Limit = 0
 	}
 	return scale{c.Policy, c.Rule, c.Variant, q}
@@ -56,7 +56,7 @@ type scaled struct {
 	key string
 }
 
-// covers reports whether a key that is raised by a is raised by b.
+// covers reports whether raising a key by the quota of a also raises it by that of b.
 func covers(a, b *core.Charge) bool {
 	return scaleOf(a) == scaleOf(b) && a.Quota.Capacity() >= b.Quota.Capacity()
 }
@@ -83,7 +83,7 @@ func (s *Store) lose(n, now int64) {
 		if d.raise = nil; d.charge.Quota.Algorithm != core.Distinct {
 			by := d.charge
 			by.Cost = 0
-			d.raiseBy(&by)
+			d.raiseBy(by)
 		}
 	}
 }
@@ -158,25 +158,24 @@ func (b *debts) raise(c *core.Charge, before int64) bool {
 		}
 		by := *c
 		by.Cost = before
-		d.raiseBy(&by)
+		d.raiseBy(by)
 	}
 	return d != nil
 }
 
-// raiseBy notes that a key is to be raised by the quota of c, from the capacity that is its Cost.
-func (d *debt) raiseBy(c *core.Charge) {
-	by := *c
+// raiseBy notes that a key is to be raised by the quota of a charge, from the capacity that is its Cost.
+func (d *debt) raiseBy(by core.Charge) {
 	for i := range d.raise {
 		of := &d.raise[i]
 		switch {
-		case covers(of, c):
-			of.Cost = min(of.Cost, c.Cost)
+		case covers(of, &by):
+			of.Cost = min(of.Cost, by.Cost)
 			return
-		case covers(c, of):
+		case covers(&by, of):
 			by.Cost = min(by.Cost, of.Cost)
 		}
 	}
-	d.raise = append(slices.DeleteFunc(d.raise, func(of core.Charge) bool { return covers(c, &of) }), by)
+	d.raise = append(slices.DeleteFunc(d.raise, func(of core.Charge) bool { return covers(&by, &of) }), by)
 }
 
 // raiseNext notes the keys of one rule, and reports whether there was one.
