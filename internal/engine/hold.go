@@ -73,22 +73,23 @@ func (r *Run) hold(asks []core.Ask) error {
 // look is a call. Many keys have one, so that a flood of keys costs few looks.
 const lookEvery = 500 * time.Millisecond
 
-// A looks says when a plan last looked, since epoch, by the hash of the keys. Clients do not know
-// which keys share one.
+// A looks counts in turns of lookEvery since epoch, and keeps the last turn in which a plan looked,
+// by the hash of the keys and the turn: keys that share a hash in one turn do not in the next, so
+// none of them can keep another from looking. Clients do not know which keys share one.
 type looks [64]atomic.Int64
 
 var lookSeed = maphash.MakeSeed()
 
 // mayLook reports whether to look for holds that have ended on the keys of charges.
 func (l *looks) mayLook(charges []core.Charge) bool {
+	turn := int64(time.Since(epoch)/lookEvery) + 1
 	var h maphash.Hash
 	h.SetSeed(lookSeed)
+	maphash.WriteComparable(&h, turn)
 	for i := range charges {
 		_, _ = h.WriteString(charges[i].Key)
 	}
-	of := &l[h.Sum64()%uint64(len(l))]
-	last, now := of.Load(), int64(time.Since(epoch))
-	return (last == 0 || now-last >= int64(lookEvery)) && of.CompareAndSwap(last, now)
+	return l[h.Sum64()%uint64(len(l))].Swap(turn) != turn
 }
 
 // freed reports whether the store has refused a request whose keys then got back what others had
