@@ -78,6 +78,16 @@ func TestTakeUpToEmpty(t *testing.T) {
 	})
 }
 
+// TestTakeUpToWatched takes as much as may be of rules that only watch.
+func TestTakeUpToWatched(t *testing.T) {
+	rule := Global(time.Hour, 10)
+	rule.Shadow = &rules.Shadow{}
+	set := Named("p", rule)
+	_, taken, err := takeUpTo(mustPolicy(New(nil, nil), set), t.Context(), Request{Cost: math.MaxInt64, UpTo: true})
+	require.NoError(t, err)
+	assert.EqualValues(t, core.MaxCost, taken)
+}
+
 // TestTakeUpToQueue takes turns of a queue whose waits are bounded, where the
 // places that are left are none as soon as the next turn is too late.
 func TestTakeUpToQueue(t *testing.T) {

@@ -39,7 +39,7 @@ fi
 
 case $(go env GOOS GOARCH | tr -d '\n') in
 linuxamd64)
-	[ $# -gt 0 ] || set -- ./core ./stores/memstore
+	[ $# -gt 0 ] || set -- ./core ./stores/memstore ./stores/guard
 	LIMIT_SCHEDULES="${LIMIT_SCHEDULES:-200}" GOARCH=386 CGO_ENABLED=0 go test -vet=off -short -timeout=20m "$@"
 	;;
 *) printf '\n!! programs of 32 bits do not run here: they were not tested\n' >&2 ;;

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+
+	"github.com/routelimit/limit/core"
 )
 
 // mostTries is how often a request for as many units as there are asks the store at most.
@@ -13,7 +15,7 @@ const mostTries = 4
 // every rule or from none, so it never takes more than there is. Where others take in
 // between, it takes fewer units than it could have. It returns how many it took.
 func (r *Run) DecideUpTo(ctx, calling context.Context, cost int64, d *Decision) (taken int64, err error) {
-	r.calling = calling
+	r.calling, cost = calling, min(cost, core.MaxCost)
 	r.arrange()
 	charges := r.asks[0].Charges
 	for i := range charges {

@@ -11,7 +11,7 @@ import (
 func (s *Store) Holds() bool { return core.HolderOf(s.store.Store) != nil }
 
 // Hold implements [core.Holder]. While the store is unavailable, or may not know what was
-// admitted without it, the ask is decided as by Take, and not held. A call without an answer
+// admitted without it, and for keys on overflow quotas, the ask is decided as by Take, and not held. A call without an answer
 // may have held it: that ends by itself, since nobody extends it.
 func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
 	if err := h.Validate(ask); err != nil {
@@ -22,23 +22,23 @@ func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
 	}
 	asks := []core.Ask{*ask}
 	defer func() { ask.Decision = asks[0].Decision }()
-	a := attempt{guard: s, ctx: ctx, began: s.doubts.last.time()}
-	if s.debts.count.Load() > 0 || !s.decidesAlone(asks) || !a.enter() {
+	c := call{attempt: attempt{guard: s, ctx: ctx, now: s.now()}, of: asks, charges: ask.Charges}
+	c.classify()
+	if s.debts.count.Load() > 0 || s.unavailable() || c.doubtful|c.overflow != 0 || !c.enter() {
 		h.Found, h.Over = core.HoldRefused, nil
 		return s.Take(ctx, asks)
 	}
-	defer a.leave()
+	defer c.leave()
 	err := core.HolderOf(s.store.Store).Hold(ctx, &asks[0], h)
-	a.ended(err)
-	c := call{attempt: a, of: asks, charges: ask.Charges}
+	c.ended(err)
 	switch d := &asks[0].Decision; {
 	case err != nil:
 		h.Found, h.Over = core.HoldRefused, nil
 		c.unanswered(err)
 	case h.Found == core.HoldSettled || h.Found == core.HoldLives || !d.Allowed: // nothing new was taken
-		s.answered(a.now)
+		s.answered(c.now)
 	default:
-		s.answered(a.now)
+		s.answered(c.now)
 		c.held = h
 		err = c.counted(d)
 	}

@@ -86,3 +86,19 @@ func TestLateHold(t *testing.T) {
 		require.LessOrEqual(t, used, int64(100), q.Algorithm)
 	}
 }
+
+// TestHoldBesideAFlood holds what a policy takes although the memory has no room for the keys of
+// another one, and nothing of those keys.
+func TestHoldBesideAFlood(t *testing.T) {
+	var now atomic.Int64
+	now.Store(1_750_000_000 * sec)
+	guards, _ := small(1, &now)
+	flood(t, guards[0], core.Quota{Limit: 5, Window: day})
+	for key, found := range map[string]core.Found{"": core.HoldUnknown, "flooded": core.HoldRefused} {
+		c := core.Charge{Policy: "p", Rule: "r", Key: key, Quota: core.Quota{Limit: 100, Window: hour}, Cost: 1}
+		ask, h := core.Ask{Charges: []core.Charge{c}}, core.Hold{ID: core.HoldIDOf("x"), Life: core.MinHold}
+		require.NoError(t, guards[0].Hold(t.Context(), &ask, &h))
+		require.True(t, ask.Decision.Allowed)
+		require.Equal(t, found, h.Found, key)
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sort"
 	"sync/atomic"
 
 	"github.com/routelimit/limit/core"
@@ -234,7 +233,15 @@ func (s *Store) counts(c core.Charge) int64 { return s.countsAfter(c, settling) 
 
 // countsAfter returns how many units of c the memory will count after some time.
 func (s *Store) countsAfter(c core.Charge, after int64) int64 {
-	return int64(sort.Search(int(c.Quota.Capacity()), func(n int) bool { return s.downTo(c, int64(n)) <= after }))
+	least, most := int64(0), c.Quota.Capacity()
+	for least < most { // sort.Search counts in int, which may have 32 bits
+		if middle := least + (most-least)/2; s.downTo(c, middle) <= after {
+			most = middle
+		} else {
+			least = middle + 1
+		}
+	}
+	return least
 }
 
 // A finder is a store that knows of keys when they have lost all units: see [redisstore.Store.Lost].

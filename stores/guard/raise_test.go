@@ -286,3 +286,16 @@ func TestLossesFit(t *testing.T) {
 		t.Logf("%v of %d: up to %d admitted in a story, none that a store that never fails refuses", q.Algorithm, q.Limit, worst)
 	}
 }
+
+// TestCountsOfLargeLimits finds what the memory counts of limits that an int of 32 bits does not
+// hold.
+func TestCountsOfLargeLimits(t *testing.T) {
+	for _, limit := range []int64{1 << 31, 3_000_000_000, 1_000_000_000_000} {
+		var now atomic.Int64
+		now.Store(1_750_000_000 * sec)
+		s := newStore(at(&now), &Options{Log: nowhere}, at(&now), now.Load)
+		c := core.Charge{Policy: "p", Rule: "r", Key: "k", Cost: limit / 2, Quota: core.Quota{Algorithm: core.FixedWindow, Limit: limit, Window: hour}}
+		require.True(t, storetest.MustTake(t, s.own, c).Allowed)
+		require.Equal(t, limit/2, s.counts(c))
+	}
+}
