@@ -13,6 +13,7 @@ const (
 	maxDebtors = 65_536 // keys that owe; beyond it, all keys are doubtful for a window, as after a loss
 	maxCells   = 4      // for each key; beyond it, units move to the next later cell
 	maxShown   = 64     // values for each key of a rule with core.Distinct; beyond it, as above
+	maxPaid    = 4096   // keys whose payments are known; beyond it, all are forgotten
 	swept      = 512    // keys that one step of the timer looks at, at most
 )
 
@@ -33,6 +34,8 @@ type debts struct {
 	queue []*debt // in the order of payment
 	armed bool    // the timer is set, or pays
 
+	receipts map[debtor][]receipt
+
 	raised map[scaled]int64 // the capacities by which keys were raised before the others of their rules, since the last loss
 
 	waited   moment                             // when a call last took long
@@ -50,6 +53,7 @@ type debt struct {
 	cells   []cell      // oldest first
 	pending int         // decisions that are being made without the store
 	paying  bool
+	back    []core.Return // given back while it pays
 	unsure  bool          // a payment was not answered
 	alone   bool          // a payment failed for another reason
 	raise   []core.Charge // by these quotas the store may count less than the memory: see raises
@@ -214,25 +218,73 @@ func (b *debts) expire(d *debt, now int64) {
 	b.drop(d)
 }
 
-// forgive lowers what a key owes by units that were given back, the latest first.
-func (b *debts) forgive(r *core.Return) {
-	if b.count.Load() == 0 {
-		return
-	}
+// A receipt gives back units that were admitted without the store, once it has been charged for them.
+type receipt struct {
+	core.Return
+	paid int64 // when that was
+}
+
+// receive keeps the receipts of a payment.
+func (b *debts) receive(asks []core.Ask, now int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	d, left := b.keys[debtor{r.Policy, r.Rule, r.Variant, r.Key}], r.Cost
-	if d == nil {
-		return
+	if len(b.receipts) >= maxPaid || b.receipts == nil {
+		b.receipts = make(map[debtor][]receipt)
 	}
-	for i := len(d.cells) - 1; i >= 0 && left > 0; i-- {
-		n := min(left, d.cells[i].units)
+	for i := range asks {
+		c, who := asks[i].Charges[0], debtorOf(&asks[i].Charges[0])
+		r := receipt{asks[i].Decision.Return(0, c), now}
+		r.At, r.ResetAfter = max(0, r.At-c.Age), min(r.ResetAfter, 2*core.MaxFill)
+		r.Age, r.Since, r.Debt = 0, 0, false
+		if list := append(b.receipts[who], r); c.Cost > 0 {
+			b.receipts[who] = list[max(0, len(list)-core.MaxCharges):]
+		}
+	}
+}
+
+// forgive lowers what a key owes by units that were given back, the latest first. It returns what
+// gives back those that the store has been charged for.
+func (b *debts) forgive(r core.Return) (paid []core.Return) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	who := debtorOf(&r.Charge)
+	if d := b.keys[who]; d != nil {
+		b.lower(d, &r)
+		b.drop(d)
+		if d.paying && r.Cost > 0 {
+			d.back = append(d.back, r)
+			return nil
+		}
+	}
+	list := b.receipts[who]
+	for i := len(list) - 1; i >= 0 && r.Cost > 0; i-- {
+		if of := &list[i]; of.ID == r.ID && r.At <= of.paid {
+			back := of.Return
+			back.Cost = min(r.Cost, of.Cost)
+			of.Cost, r.Cost = of.Cost-back.Cost, r.Cost-back.Cost
+			paid = append(paid, back)
+		}
+	}
+	if list = slices.DeleteFunc(list, func(of receipt) bool { return of.Cost == 0 }); len(list) == 0 {
+		delete(b.receipts, who)
+	} else {
+		b.receipts[who] = list
+	}
+	return paid
+}
+
+// lower takes the units of r off the cells, and off r.
+func (b *debts) lower(d *debt, r *core.Return) {
+	for i := len(d.cells) - 1; i >= 0 && r.Cost > 0; i-- {
+		if d.cells[i].id != r.ID {
+			continue
+		}
+		n := min(r.Cost, d.cells[i].units)
 		d.cells[i].lower(&d.charge.Quota, n)
-		left -= n
+		r.Cost -= n
 		b.units.Add(-n)
 	}
 	d.cells = slices.DeleteFunc(d.cells, func(c cell) bool { return c.units == 0 })
-	b.drop(d)
 }
 
 // cancel drops what keys owe. No payment is in flight.
@@ -240,6 +292,7 @@ func (b *debts) cancel(charges []core.Charge) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range charges {
+		delete(b.receipts, debtorOf(&charges[i]))
 		if d := b.keys[debtorOf(&charges[i])]; d != nil {
 			d.raise = nil
 			b.expire(d, 1<<62)

@@ -141,8 +141,8 @@ const (
 )
 
 // settle ends payments. What a store cannot be charged for, such as a key of another type, is
-// tried alone once, and then dropped.
-func (b *debts) settle(list []payment, how settled) {
+// tried alone once, and then dropped. It returns what was given back meanwhile of what was paid.
+func (b *debts) settle(list []payment, how settled) (back []core.Return) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, p := range list {
@@ -168,15 +168,24 @@ func (b *debts) settle(list []payment, how settled) {
 			}
 		}
 		d.paying, d.alone, d.unsure = false, how == broken, how == unsure || d.unsure && !ends
+		back, d.back = append(back, d.back...), nil
 		b.drop(d)
 	}
+	return back
 }
 
 // pay makes payments by one call. If the store has not answered lately, it is asked about
 // the keys first: otherwise each payment without an answer would be made again.
 func (a *attempt) pay(list []payment) (err error) {
 	how, b := unsure, &a.guard.debts
-	defer func() { b.settle(list, how) }() // also if the store panics
+	defer func() { // also if the store panics
+		for _, r := range b.settle(list, how) {
+			if back := b.forgive(r); back != nil {
+				_, err := a.guard.store.Return(a.ctx, back) // otherwise it stays taken, which is safe
+				a.ended(err)
+			}
+		}
+	}()
 	wary := a.probe || a.guard.breaker.trouble.Load()
 	for i := range list {
 		p := &list[i]
@@ -207,6 +216,7 @@ func (a *attempt) pay(list []payment) (err error) {
 	switch {
 	case err == nil:
 		how = paid
+		b.receive(asks, a.now)
 		if slices.ContainsFunc(list, func(p payment) bool { return p.raise }) {
 			a.guard.raises.last.advance(a.now)
 		}

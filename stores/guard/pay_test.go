@@ -309,3 +309,67 @@ func TestDebtsFit(t *testing.T) {
 		}
 	}
 }
+
+// TestReturnOfPaid gives back a part of what was admitted without the store, before the store is
+// charged for it, meanwhile and afterwards. It counts what is left.
+func TestReturnOfPaid(t *testing.T) {
+	for _, q := range append(algorithms, core.Quota{Algorithm: core.Distinct, Limit: 90, Window: day}) {
+		for _, when := range []string{"owed", "paying", "unanswered", "paid"} {
+			s, f, now := guarded(1, 1_750_000_000*sec)
+			var taken []core.Return
+			take := func(n int64) {
+				c := core.Charge{Policy: "p", Rule: "r", Key: "k", Quota: q, Cost: n}
+				if q.Algorithm == core.Distinct {
+					c.Cost, c.ID = 1, uint64(n)
+				}
+				d := storetest.MustTake(t, s, c)
+				require.Equal(t, core.ModeLocal, d.Mode)
+				taken = append(taken, d.Return(0, c))
+				now.Add(sec)
+			}
+			giveBack := func() {
+				for _, r := range taken {
+					r.Cost = (r.Cost + 1) / 2
+					_, err := s.Return(t.Context(), []core.Return{r})
+					require.NoError(t, err)
+				}
+			}
+			f.fail(errAway)
+			take(6)
+			take(4)
+			f.fail(nil)
+			switch when {
+			case "owed":
+				giveBack()
+			case "paying", "unanswered":
+				f.first = func() {
+					f.first = nil
+					giveBack()
+					if when == "unanswered" {
+						f.fail(errAway)
+					}
+				}
+				s.payNext()
+				f.fail(nil)
+			}
+			for range 3 {
+				s.payNext()
+			}
+			if when == "paid" {
+				giveBack()
+			}
+			require.Zero(t, s.debts.count.Load())
+			require.Zero(t, s.debts.units.Load())
+			left := 5
+			switch {
+			case q.Algorithm == core.Distinct:
+				left = 0
+			case q.Algorithm == core.Queue && (when == "paying" || when == "paid"):
+				left = 7 // of what was paid together, it gives back once
+			}
+			look := core.Charge{Policy: "p", Rule: "r", Key: "k", Quota: q, ID: 1}
+			assert.EqualValues(t, q.Capacity()-int64(left), remaining(t, f.Store, look), "%v, %s", q.Algorithm, when)
+			assert.EqualValues(t, q.Capacity()-int64(left), remaining(t, s, look), "%v, %s", q.Algorithm, when)
+		}
+	}
+}

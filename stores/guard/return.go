@@ -8,8 +8,8 @@ import (
 )
 
 // Return implements [core.Store]. Units that were admitted without the store are
-// returned to the memory. Other units are returned to the store, and to the copy
-// that the memory has counted. If several instances share a rate, that copy
+// returned to the memory, and to the store if it has been charged for them since. Other units
+// are returned to the store, and to the copy that the memory has counted. If several instances share a rate, that copy
 // stays: what the store had left says nothing about it. If the store is
 // unavailable, Return returns an error.
 func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
@@ -36,7 +36,9 @@ func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Retur
 	for i := range returns {
 		r := &returns[i]
 		if local(r) {
-			s.debts.forgive(r)
+			for _, paid := range s.debts.forgive(*r) {
+				asked, at = append(asked, paid), append(at, i)
+			}
 			continue
 		}
 		given[i] = core.Returned{}
@@ -48,11 +50,19 @@ func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Retur
 		return given, nil
 	}
 	err = s.try(ctx, func() error {
-		back, err := s.store.Return(ctx, asked)
-		for i := range back {
-			given[at[i]] = back[i]
+		for some := range slices.Chunk(asked, core.MaxCharges) {
+			back, err := s.store.Return(ctx, some)
+			if err != nil {
+				return err
+			}
+			for i := range back {
+				if !local(&returns[at[i]]) {
+					given[at[i]] = back[i]
+				}
+			}
+			at = at[len(some):]
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return nil, err
