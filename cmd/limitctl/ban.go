@@ -58,7 +58,11 @@ change was not confirmed, and 3 for wrong arguments.`,
 				return err
 			}
 			defer s.end()
-			bans, name := s.bans(cmd.Context()), words.Printable(entry)
+			bans, err := s.bans(cmd.Context())
+			if err != nil {
+				return err
+			}
+			name := words.Printable(entry)
 			if c.list {
 				return printList(cmd, "bans", shownBans(bans.List()), c.json)
 			}
@@ -93,19 +97,23 @@ func entryOf(args []string) string {
 }
 
 // bansOf returns the bans that match a key: an address, a prefix or a user.
-func (s *session) bansOf(ctx context.Context, key string) (matching []access.Ban) {
+func (s *session) bansOf(ctx context.Context, key string) (matching []access.Ban, err error) {
+	bans, err := s.bans(ctx)
+	if err != nil {
+		return nil, err
+	}
 	address := clientip.Parse(key)
 	if prefix, err := netip.ParsePrefix(key); err == nil {
 		address = prefix.Addr()
 	}
 	limiter := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: always(key)}, Log: quiet})
 	client := limit.Client{Request: &http.Request{RemoteAddr: address.String()}, Limiter: limiter}
-	for _, b := range s.bans(ctx).List() {
+	for _, b := range bans.List() {
 		if list, err := access.Parse(strings.NewReader(b.Entry), nil); err == nil && list.Matches(client) {
 			matching = append(matching, b)
 		}
 	}
-	return matching
+	return matching, nil
 }
 
 // A shownBan is a ban as commands print it.

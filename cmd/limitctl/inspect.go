@@ -107,7 +107,11 @@ func (s *session) find(cmd *cobra.Command, of *subject) (*finding, error) {
 	}
 	f.Overrides = s.overridesOf(f, of, rules)
 	if of.key != "" {
-		f.Bans = shownBans(s.bansOf(cmd.Context(), f.Key))
+		bans, err := s.bansOf(cmd.Context(), f.Key)
+		if err != nil {
+			return nil, err
+		}
+		f.Bans = shownBans(bans)
 	}
 	return f, nil
 }

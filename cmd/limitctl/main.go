@@ -124,7 +124,7 @@ func explained(cmd *cobra.Command, err error) error {
 
 // rightsOf returns the rights that a command needs, as ACL SETUSER takes them.
 func rightsOf(command, prefix, control string) string {
-	const look = " +evalsha +eval +scan +info +time +mget +exists +get +getrange +pttl +hget +hscan +zrangebyscore +lrange"
+	const look = " +evalsha +eval +scan +info +time +mget +exists +get +getrange +pttl +hget +hscan +zrangebyscore"
 	quotas, documents := "~"+prefix+":*", "~"+cmp.Or(control, prefix)+":control:*"
 	if control != "" {
 		quotas += " " + documents

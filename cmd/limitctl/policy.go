@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/routelimit/limit/ops/overrides"
 	"github.com/routelimit/limit/ops/policyfile"
 )
 
@@ -100,7 +101,7 @@ Redis cannot be read, and 3 for wrong arguments.`,
 					return err
 				}
 				defer done()
-				o, err := overridesOf(cmd.Context(), control)
+				o, err := overrides.Read(cmd.Context(), control, &overrides.Options{Log: quiet})
 				if err != nil {
 					return err
 				}

@@ -90,11 +90,14 @@ arguments.`,
 			if err != nil {
 				return err
 			}
-			earlier, _ := policyfile.Pushed(cmd.Context(), c) // which may be refused though the push is not
+			earlier, unread := policyfile.Pushed(cmd.Context(), c) // which may fail though the push does not
 			if err := policyfile.Push(cmd.Context(), c, s.name, f, expires, s.by); err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "pushed: %q%s\n", s.name, pushed(cmd.Context(), c, &s))
+			if unread != nil && earlier[s.name] == nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "not compared with the file pushed before, so limits may be lifted: %s\n", words.Lines(unread.Error()))
+			}
 			lifts(cmd.ErrOrStderr(), f, earlier[s.name])
 			return nil
 		},

@@ -96,21 +96,13 @@ func (d *deployment) connect(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	s := &session{client: client, prefix: cmp.Or(d.prefix, "limit"), end: func() { cancel(); client.Close() }}
+	s := &session{client: client, prefix: cmp.Or(d.prefix, "limit"), end: func() { client.Close() }}
 	s.control = control.New(client, &control.Options{Prefix: cmp.Or(d.controlPrefix, d.prefix), Log: quiet})
-	if s.overrides, err = overridesOf(ctx, s.control); err != nil {
+	if s.overrides, err = overrides.Read(ctx, s.control, &overrides.Options{Log: quiet}); err != nil {
 		s.end()
 		return nil, err
 	}
 	return s, nil
-}
-
-// overridesOf returns the overrides of a Redis that can be read, which New does not say.
-func overridesOf(ctx context.Context, c *control.Control) (*overrides.Overrides, error) {
-	o := overrides.New(ctx, c, &overrides.Options{Log: quiet})
-	_, err := o.History(ctx)
-	return o, err
 }
 
 // open opens the Redis, and finds the rules. hashed says that keys are the names in
@@ -196,8 +188,8 @@ func (d *deployment) pushed(ctx context.Context, c *control.Control) ([]live.Pol
 	return nil, "", nil
 }
 
-func (s *session) bans(ctx context.Context) *access.Bans {
-	return access.NewBans(ctx, s.control, &access.Options{Log: quiet})
+func (s *session) bans(ctx context.Context) (*access.Bans, error) {
+	return access.ReadBans(ctx, s.control, &access.Options{Log: quiet})
 }
 
 // A connection is the flags that name the Redis of programs.

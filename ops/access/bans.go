@@ -60,6 +60,18 @@ func NewBans(ctx context.Context, c *control.Control, options *Options) *Bans {
 	return b
 }
 
+// ReadBans returns the bans that a Control has now, and does not follow them. It is for
+// commands: it waits for a slow Redis, and returns an error if Redis cannot be read.
+func ReadBans(ctx context.Context, c *control.Control, options *Options) (*Bans, error) {
+	documents, err := c.Read(ctx, kindOfBans)
+	if err != nil {
+		return nil, err
+	}
+	b := &Bans{log: options.log(), control: c}
+	b.apply(documents)
+	return b, nil
+}
+
 // Ban bars the clients of an entry, in the form of a list: "203.0.113.9",
 // "2001:db8:1:2::/64", "user alice" or `agent "BadBot"`. Write the /64 of an IPv6
 // client, which can send from all its addresses. [limit.Never] bars them for good. Ban

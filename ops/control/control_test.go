@@ -102,6 +102,9 @@ func TestChanges(t *testing.T) {
 	assert.WithinDuration(t, time.Now(), d.At, time.Minute)
 	assert.WithinDuration(t, time.Now().Add(time.Hour), d.Expires, time.Minute)
 	know(t, 0, "x=2", follow(t, server.Addr))
+	documents, err := a.control.Read(t.Context(), "flags")
+	require.NoError(t, err)
+	assert.Equal(t, []any{1, "2"}, []any{len(documents), string(documents["x"].Value)})
 
 	history, err := a.control.History(t.Context(), "flags")
 	require.NoError(t, err)

@@ -41,6 +41,21 @@ func (c *Control) Watch(ctx context.Context, kind string, f func(map[string]Docu
 	return nil
 }
 
+// Read returns the documents that a kind has now, by their names. Where Watch waits a moment and
+// tries again later, Read has the timeouts of the client, and returns the error: it is for
+// commands, which look once.
+func (c *Control) Read(ctx context.Context, kind string) (map[string]Document, error) {
+	if err := validKind(kind); err != nil {
+		return nil, err
+	}
+	w := &watcher{Control: c, kind: kind, names: c.keys(kind), documents: make(map[string]Document)}
+	if _, err := w.changes(ctx); err != nil {
+		return nil, fmt.Errorf("control: documents of %s: %w", kind, c.explain(err))
+	}
+	w.dropEnded()
+	return w.documents, nil
+}
+
 type watcher struct {
 	*Control
 	kind  string
@@ -110,17 +125,22 @@ func (w *watcher) read(ctx context.Context) {
 			cmp.Or(w.log.To, slog.Default()).Info("control: documents can be read from Redis again", "code", code, "kind", w.kind)
 		}
 	}
+	if ended := w.dropEnded(); ended || changed || err == nil && !w.called {
+		w.called = true
+		w.f(w.documents)
+	}
+}
+
+// dropEnded drops the documents that have ended, and reports whether there were any.
+func (w *watcher) dropEnded() (dropped bool) {
 	now := time.Now()
 	for name, d := range w.documents {
 		if !d.Expires.IsZero() && !now.Before(d.Expires) {
 			delete(w.documents, name)
-			changed = true
+			dropped = true
 		}
 	}
-	if changed || err == nil && !w.called {
-		w.called = true
-		w.f(w.documents)
-	}
+	return dropped
 }
 
 // fetch brings the documents up to date, as far as it can.

@@ -103,6 +103,18 @@ func New(ctx context.Context, c *control.Control, options *Options) *Overrides {
 	return o
 }
 
+// Read returns the overrides that a Control has now, and does not follow them. It is for
+// commands: it waits for a slow Redis, and returns an error if Redis cannot be read.
+func Read(ctx context.Context, c *control.Control, options *Options) (*Overrides, error) {
+	documents, err := c.Read(ctx, kind)
+	if err != nil {
+		return nil, err
+	}
+	o := &Overrides{options: *cmp.Or(options, new(Options)), control: c}
+	o.apply(documents)
+	return o, nil
+}
+
 // Set gives a key or a pattern a limit for a duration, and replaces the override that it has.
 // An override for limit.Never, the longest Duration, does not end. by says who sets it.
 //

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/routelimit/limit/ops/control"
@@ -52,30 +51,21 @@ func History(ctx context.Context, c *control.Control) ([]control.Change, error) 
 // cannot be read, or joins one for each file that this version cannot read; the other
 // files are then returned too.
 func Pushed(ctx context.Context, c *control.Control) (map[string]*File, error) {
-	if _, err := c.History(ctx, kindOfPolicies); err != nil { // Watch would only log it
+	documents, err := c.Read(ctx, kindOfPolicies)
+	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	files, errs := make(map[string]*File), []error(nil)
-	var read sync.Once
-	err := c.Watch(ctx, kindOfPolicies, func(documents map[string]control.Document) {
-		read.Do(func() {
-			for _, name := range slices.Sorted(maps.Keys(documents)) {
-				origin, text, _ := strings.Cut(string(documents[name].Value), "\n")
-				f, err := Parse(origin, []byte(text))
-				if err != nil {
-					errs = append(errs, fmt.Errorf("policyfile: the file that is pushed as %q: %w", name, err))
-					continue
-				}
-				files[name] = f
-			}
-		})
-	})
-	read.Do(func() {
-		err = errors.Join(err, errors.New("policyfile: Redis did not return the pushed files: try again"))
-	})
-	return files, errors.Join(append(errs, err)...)
+	for _, name := range slices.Sorted(maps.Keys(documents)) {
+		origin, text, _ := strings.Cut(string(documents[name].Value), "\n")
+		f, err := Parse(origin, []byte(text))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("policyfile: the file that is pushed as %q: %w", name, err))
+			continue
+		}
+		files[name] = f
+	}
+	return files, errors.Join(errs...)
 }
 
 // receive puts what is pushed in force.
