@@ -180,7 +180,11 @@ func (f *finding) print(out io.Writer, s *session) error {
 		fmt.Fprintf(out, "banned: %s\n", b)
 	}
 	if len(f.Composite) > 0 {
-		fmt.Fprintf(out, "not looked at, since their keys have several values: %s\n", words.Printable(strings.Join(f.Composite, ", ")))
+		fmt.Fprintln(out, f.notLookedAt())
 	}
 	return nil
+}
+
+func (f *finding) notLookedAt() string {
+	return "not looked at, since their keys have several values: " + words.Printable(strings.Join(f.Composite, ", "))
 }

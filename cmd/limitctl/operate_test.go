@@ -164,19 +164,22 @@ func TestReset(t *testing.T) {
 	code, out, problem := s.run(t, "reset", "--policy", "login", "--rule", "per-ip-1m", "--key", "203.0.113.9")
 	assert.Equal(t, []any{2, ""}, []any{code, out})
 	assert.Contains(t, problem, "This resets 1 quota.\nNothing was done: without a terminal to ask on, write --yes.\n")
+	const unseen = "not looked at, since their keys have several values: api per-ip-and-user-1h"
 	code, out, problem = s.run(t, "reset", "--key", "203.0.113.9", "--yes")
-	assert.Equal(t, []any{0, ""}, []any{code, problem})
-	assert.Equal(t, "reset: policy login, rule per-ip-1m, key 203.0.113.9\n"+
-		"Running instances admit the key within a second, or once they reach Redis.\n", out)
+	assert.Equal(t, []any{0, unseen + "\n"}, []any{code, problem})
+	assert.Equal(t, "reset: policy login, rule per-ip-1m, key 203.0.113.9\n", out, "that the key is admitted, is not known")
 
 	begun := time.Now()
 	redistest.Await(t, 5*time.Second, "the running instance admits the client", func() bool { return s.try(t, "203.0.113.9", "alice") })
 	t.Logf("the running instance admitted the client after %v", time.Since(begun))
 
 	out, _ = s.exits(t, 0, "reset", "--key", "alice", "--yes", "--json")
-	assert.JSONEq(t, `{"reset": [{"policy": "login", "rule": "per-user-1h", "key": "alice"}]}`, out)
+	assert.JSONEq(t, `{"reset": [{"policy": "login", "rule": "per-user-1h", "key": "alice"}], "not_looked_at": ["api per-ip-and-user-1h"]}`, out)
 	_, problem = s.exits(t, 1, "reset", "--key", "alice", "--yes")
-	assert.Contains(t, problem, "there is nothing to change: key alice has used nothing of these rules")
+	assert.Contains(t, problem, "there is nothing to change: key alice has used nothing of these rules that can be reset; "+unseen)
+	require.True(t, s.try(t, "203.0.113.10", "carol"))
+	out, problem = s.exits(t, 0, "reset", "--policy", "login", "--rule", "per-user-1h", "--key", "carol", "--yes")
+	assert.Equal(t, []any{"reset: policy login, rule per-user-1h, key carol\nRunning instances admit the key within a second, or once they reach Redis.\n", ""}, []any{out, problem})
 	code, _, problem = s.run(t, "reset", "--policy", "api", "--rule", "global-1m", "--yes")
 	assert.Equal(t, []any{1, "there is nothing to change: requests have used nothing of these rules that can be reset"}, []any{code, problem})
 	out, _ = exits(t, 0, "inspect", "--key", "alice", s.flags[0], s.flags[1], "--rules", "5/1m per user", "--on", "a")

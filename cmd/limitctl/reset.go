@@ -19,6 +19,7 @@ func newResetCommand() *cobra.Command {
 --rule name, and end the bans of rules (limit.Ban). Bans by hand stay: see
 limitctl ban --lift. Requests in flight (limit.Concurrency) cannot be reset.
 Debts are forgiven. Holds end, and what their requests cost is not charged.
+Rules whose keys have several values are found as by limitctl inspect.
 
 Running instances admit the key within a second, also requests that wait.
 Instances that cannot reach Redis now admit it once they do, and do not charge
@@ -44,6 +45,7 @@ failed, 2 if the change was not confirmed, and 3 for wrong arguments.`,
 
 func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error {
 	var states []live.State
+	complete := len(f.Composite) == 0 // whether no rule that still refuses the key is known
 	for _, state := range f.States {
 		r := state.Of()
 		if !state.Any() {
@@ -51,12 +53,18 @@ func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error 
 		}
 		if !r.Resettable() {
 			fmt.Fprintf(cmd.ErrOrStderr(), "left as it is: policy %s, rule %s: requests in flight end by themselves\n", shown(r.Policy), shown(r.Name))
+			complete = false
 			continue
 		}
 		states = append(states, state)
 	}
-	if len(states) == 0 {
+	switch {
+	case len(states) == 0 && len(f.Composite) > 0:
+		return fmt.Errorf("%w: %s used nothing of these rules that can be reset; %s", errNothing, f.who(), f.notLookedAt())
+	case len(states) == 0:
 		return fmt.Errorf("%w: %s used nothing of these rules that can be reset", errNothing, f.who())
+	case len(f.Composite) > 0:
+		fmt.Fprintln(cmd.ErrOrStderr(), f.notLookedAt())
 	}
 	if !yes {
 		if err := s.table(cmd.ErrOrStderr(), states); err != nil {
@@ -83,8 +91,10 @@ func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error 
 		}
 	}
 	if asJSON {
-		return words.WriteJSON(cmd.OutOrStdout(), map[string]any{"reset": done}, true)
+		return words.WriteJSON(cmd.OutOrStdout(), map[string]any{"reset": done, "not_looked_at": f.Composite}, true)
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), "Running instances admit the key within a second, or once they reach Redis.")
+	if complete {
+		fmt.Fprintln(cmd.OutOrStdout(), "Running instances admit the key within a second, or once they reach Redis.")
+	}
 	return nil
 }
