@@ -98,7 +98,7 @@ func (s *session) find(cmd *cobra.Command, of *subject) (*finding, error) {
 			return nil, usageError{fmt.Errorf("rule %s has a quota for each key: name one by --key", shown(r.Name))}
 		case of.rule != "" && of.key != "" && r.Shared():
 			return nil, usageError{fmt.Errorf("rule %s is one quota of all requests: leave out --key", shown(r.Name))}
-		case of.rule == "" && r.Composite():
+		case of.rule == "" && r.Composite() && !r.Whole(of.key):
 			f.Composite = append(f.Composite, r.Policy+" "+r.Name)
 		}
 		if err := s.look(cmd, f, r, of.rule != ""); err != nil {
@@ -119,7 +119,7 @@ func (s *session) find(cmd *cobra.Command, of *subject) (*finding, error) {
 // look adds the states of the key in a rule. Of a rule that was named, it adds a state that
 // has used nothing too.
 func (s *session) look(cmd *cobra.Command, f *finding, r *live.Rule, named bool) error {
-	keys := s.limits.Keys(r, f.Key)
+	keys := r.Keys(f.Key)
 	found := false
 	var unused []live.State
 	for _, key := range keys {
@@ -148,7 +148,7 @@ func (s *session) look(cmd *cobra.Command, f *finding, r *live.Rule, named bool)
 func (s *session) overridesOf(f *finding, of *subject, rules []*live.Rule) []shownOverride {
 	keys := []string{f.Key}
 	for _, r := range rules {
-		keys = append(keys, s.limits.Keys(r, f.Key)...)
+		keys = append(keys, r.Keys(f.Key)...)
 	}
 	return shownOverrides(slices.DeleteFunc(s.overrides.List(), func(o overrides.Override) bool {
 		return !slices.ContainsFunc(keys, o.Matches) || of.policy != "" && o.Policy != of.policy || of.rule != "" && o.Rule != of.rule

@@ -122,7 +122,7 @@ func TestOverride(t *testing.T) {
 	out, _ = s.exits(t, 0, "inspect", "--key", long, "--policy", "api", "--rule", "per-user-1h")
 	assert.NotContains(t, out, "override: ")
 	_, _, problem = set("--policy", "api", "--rule", "per-user-1h", "--pattern", long+"*", "--limit", "60", "--for", "0")
-	assert.Contains(t, problem, "which no pattern matches: write a shorter --pattern")
+	assert.Contains(t, problem, "which no pattern matches: write a shorter pattern")
 	_, out, _ = set("--remove", "--policy", "api", "--rule", "per-user-1h", "--pattern", "al*")
 	assert.Equal(t, "removed: the override of policy api, rule per-user-1h, pattern \"al*\"\n", out)
 	out, _ = s.exits(t, 0, "override", "--list")

@@ -145,6 +145,8 @@ $`, out)
 	assert.Contains(t, out, "(all requests)\n")
 	out, _ = s.exits(t, 0, "inspect", "--key", "carol")
 	assert.Contains(t, out, "key carol has used nothing of the rules of "+s.policy+".\n")
+	out, _ = s.exits(t, 0, "inspect", "--key", "11:203.0.113.95:carol")
+	assert.NotContains(t, out, "not looked at", "the whole key")
 	for _, c := range []struct{ args, problem string }{
 		{"--policy login --rule per-ip-1m", "name one by --key"}, {"--policy api --rule global-1m --key x", "leave out --key"},
 		{"--policy login --rule x --key y", `write one of --policy "login" --rule per-ip-1m`}, {"--policy x --key y", `write one of --policy "login" --rule per-ip-1m`},

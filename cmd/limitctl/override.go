@@ -98,17 +98,13 @@ func (s *session) resolve(cmd *cobra.Command, c *change, o *overrides.Override) 
 	found, err := s.limits.Matching(o.Policy, o.Rule)
 	switch {
 	case err != nil:
-	case o.Pattern != "" && found[0].Composite():
-		err = fmt.Errorf("keys of rule %q join several values: write a whole --key in place of a pattern", o.Rule)
+	case o.Pattern != "" && found[0].Rule.Key.String() == "ip":
+		err = fmt.Errorf("rule %q is by address: patterns are for rules whose keys are text, such as users: write --key for each address; "+
+			"for a network, write exempt ip 10.0.0.0/8 in the rule, or limitctl ban 10.0.0.0/8", o.Rule)
 	case o.Pattern != "":
-		if o.Pattern, err = s.limits.Key(found[0], o.Pattern); err != nil && !found[0].Shared() {
-			err = fmt.Errorf("rule %q is by address: patterns are for rules whose keys are text, such as users: write --key for each address; "+
-				"for a network, write exempt ip 10.0.0.0/8 in the rule, or limitctl ban 10.0.0.0/8", o.Rule)
-		} else if err == nil && !strings.HasSuffix(o.Pattern, "*") {
-			err = errors.New("keys of more than 128 bytes are hashes, which no pattern matches: write a shorter --pattern, or a --key")
-		}
+		o.Pattern, err = found[0].Pattern(o.Pattern)
 	case s.there(*o) == 0: // one that is there is meant as it is
-		o.Key, err = s.limits.Key(found[0], o.Key)
+		o.Key, err = found[0].One(o.Key)
 	}
 	if err == nil && !c.ends {
 		err = allowed(found[0].Rule, o.Limit)

@@ -87,7 +87,7 @@ func (s *session) matcher(of *subject) (matches func(policy, rule, key string) b
 	}
 	meant := map[subject]bool{}
 	for _, r := range rules {
-		for _, key := range s.limits.Keys(r, of.key) {
+		for _, key := range r.Keys(of.key) {
 			meant[subject{r.Policy, r.Name, key}] = true
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/typedkey"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/ops/overrides"
 )
@@ -116,9 +117,12 @@ func (p *page) resolve(a *action, name string) error {
 	if a.lasts = time.Duration(a.Seconds) * time.Second; a.lasts == 0 {
 		a.lasts = limit.Never
 	}
-	if name == "unban" || a.ID == "" { // an id of unban is that of an entry
-		a.key = a.Key
+	a.key = a.Key
+	switch {
+	case name == "ban" && a.ID == "", name == "unban": // whose keys and ids are those of entries
 		return nil
+	case a.ID == "":
+		return p.typed(a, name)
 	}
 	if a.Key != "" {
 		return problemf(http.StatusBadRequest, "both key and id: send one of them")
@@ -126,6 +130,35 @@ func (p *page) resolve(a *action, name string) error {
 	var ok bool
 	if a.key, ok = p.keyIDs.find(a.ID); !ok {
 		return problemf(http.StatusNotFound, "id %q is not tracked any more: choose a key of the list", excerpt(a.ID, 40))
+	}
+	return nil
+}
+
+// typed sets the key that requests have for a key that a person may have typed, such as a user or
+// an address. One that has an override is meant as it is.
+func (p *page) typed(a *action, name string) error {
+	r := p.rule(a.Policy, a.Rule)
+	if r.Name == "" {
+		return nil // the action says which rules there are
+	}
+	if of := p.overrideOf(a); strings.HasSuffix(name, "override") && slices.ContainsFunc(p.options.Overrides.List(), func(o overrides.Override) bool {
+		return o.Policy == of.Policy && o.Rule == of.Rule && o.Key == of.Key && o.Pattern == of.Pattern
+	}) {
+		return nil
+	}
+	form, err := typedkey.Of(&r, operate.Proxies(p.limiter).IPv6Prefix)
+	switch kind := kindOf(r); {
+	case err != nil:
+	case !a.Pattern:
+		a.key, err = form.One(a.Key)
+	case kind == "ip" || kind == "global":
+		err = fmt.Errorf("patterns are for rules whose keys are text, such as users, and %s is by %s: choose a key; "+
+			"for a network, ban 10.0.0.0/8, or write exempt ip 10.0.0.0/8 in the rule", a.Rule, kind)
+	default:
+		a.key, err = form.Pattern(a.Key)
+	}
+	if err != nil {
+		return problemf(http.StatusBadRequest, "%s", excerpt(err.Error(), 500))
 	}
 	return nil
 }
@@ -222,10 +255,6 @@ func (p *page) override(ctx context.Context, v viewer, a *action) (string, error
 	r := p.rule(a.Policy, a.Rule)
 	if r.Name == "" {
 		return "", problemf(http.StatusNotFound, "policy %q has no rule %q: send names of the list of policies", excerpt(a.Policy, 100), excerpt(a.Rule, 64))
-	}
-	if kind := kindOf(r); a.Pattern && (kind == "ip" || kind == "global") {
-		return "", problemf(http.StatusBadRequest, "patterns are for rules whose keys are text, such as users, and %s is by %s: choose a key; "+
-			"for a network, ban 10.0.0.0/8, or write exempt ip 10.0.0.0/8 in the rule", a.Rule, kind)
 	}
 	given := r.WithLimit(max(1, a.Limit))            // Set rejects others
 	if err := given.Quota().Validate(); err != nil { // programs would use another limit

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -203,4 +204,39 @@ func TestPeekAndReset(t *testing.T) {
 	assert.Contains(t, body, `"remaining":5,"used":0,"words":"5 of 5 left. The quota is unused."`)
 	status, _ = s.send(t, "POST", "/login", "")
 	assert.Equal(t, 200, status)
+}
+
+// TestTypedKeys types values of requests, for which a rule has other keys.
+func TestTypedKeys(t *testing.T) {
+	s := serve(t, nil, nil)
+	p, err := s.limiter.Policy(limit.Named("api", limit.MustParse("either: 2/1h per user or ip; address: 3/1h per ip; both: 9/1h per ip and user").Rules()...))
+	require.NoError(t, err)
+	for range 2 {
+		_, err := p.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice", "ip": "2001:db8::5"}})
+		require.NoError(t, err)
+	}
+	for _, test := range []struct {
+		rule, key string
+		status    int
+		says      string
+	}{
+		{"either", "alice", 200, "0 of 2 left."}, {"either", "0=alice", 200, "0 of 2 left."}, {"address", "2001:db8::5", 200, "1 of 3 left."},
+		{"address", "2001:db8::/64", 200, "1 of 3 left."}, {"both", "13:2001:db8::/645:alice", 200, "7 of 9 left."},
+		{"either", "192.0.2.1", 400, "has several meanings"}, {"address", "alice", 400, "is not an address"}, {"both", "alice", 400, "write the whole key"},
+	} {
+		status, body := s.send(t, "GET", "/limits/peek?"+url.Values{"policy": {"api"}, "rule": {test.rule}, "key": {test.key}}.Encode(), "")
+		assert.Equal(t, test.status, status, "%v: %s", test, body)
+		assert.Contains(t, body, test.says, test)
+	}
+	for _, key := range [][2]string{{"either", "alice"}, {"address", "2001:db8::5"}} {
+		status, body := s.send(t, "POST", "/limits/reset", `{"policy":"api","rule":"`+key[0]+`","key":"`+key[1]+`"}`, "Content-Type", "application/json")
+		assert.Equal(t, 200, status, body)
+	}
+	d, err := p.Peek(t.Context(), limit.Request{Keys: map[string]string{"user": "alice", "ip": "2001:db8::5"}})
+	require.NoError(t, err)
+	for r := range d.Rules() {
+		assert.True(t, r.Name == "both" || r.Remaining == r.Capacity, r.Name)
+	}
+	status, body := s.send(t, "POST", "/limits/reset", `{"policy":"api","rule":"both","key":"alice"}`, "Content-Type", "application/json")
+	assert.Equal(t, 400, status, body)
 }

@@ -124,6 +124,13 @@ func TestBansAndOverrides(t *testing.T) {
 			status, body = one.change(t, "unoverride", `{`+key+`}`)
 			assert.Equal(t, 404, status, body)
 
+			// A typed address stands for the key that requests from it have.
+			const typed = `"policy":"POST /login","rule":"per-ip-1m","key":"2001:db8::5"`
+			status, body = one.change(t, "override", `{`+typed+`,"limit":9,"seconds":60}`)
+			assert.Equal(t, []any{200, `{"done":"The limit of 2001:db8::/64 in per-ip-1m is 9 for 1m."}` + "\n"}, []any{status, body})
+			status, body = one.change(t, "unoverride", `{`+typed+`}`)
+			assert.Equal(t, 200, status, body)
+
 			// A pattern is listed and removed as such.
 			of := `"policy":"POST /login","rule":"per-user-1m","pattern":true`
 			status, body = one.change(t, "override", `{"policy":"POST /login","rule":"per-ip-1m","pattern":true,"key":"10*","limit":5,"seconds":60}`)
@@ -172,6 +179,7 @@ func TestBansAndOverrides(t *testing.T) {
 				{"ban", `{"policy":"POST /login","rule":"per-header-x-api-key-1h","key":"k"}`, "neither by ip nor by user"},
 				{"override", `{"policy":"POST /login","rule":"per-user-1m","key":"x","limit":0}`, "limit 0: write 1 to"},
 				{"override", `{"policy":"POST /nothing","rule":"per-user-1m","key":"x","limit":1}`, "has no rule"},
+				{"override", `{"policy":"POST /login","rule":"per-ip-1m","key":"dora","limit":9}`, "is not an address"},
 				{"unban", `{}`, "no such entry"},
 				{"unban", `{"entry":"192.0.2.77"}`, "is not banned"},
 			} {

@@ -112,11 +112,11 @@ func TestOrigins(t *testing.T) {
 		{[]string{"Origin", "http://limits.example:81", "Host", "limits.example"}, 403},
 	} {
 		headers := append([]string{"X-Who", "ann"}, test.headers...)
-		status, _ := s.send(t, "GET", "/limits/peek?policy=POST+/login&rule=per-ip-1m&key=x", "", headers...)
+		status, _ := s.send(t, "GET", "/limits/peek?policy=POST+/login&rule=per-ip-1m&key=192.0.2.1", "", headers...)
 		assert.Equal(t, test.want, status, "peek %v", test.headers)
 		status, _ = s.send(t, "HEAD", "/limits/events", "", headers...)
 		assert.Equal(t, test.want, status, "events %v", test.headers)
-		status, _ = s.send(t, "POST", "/limits/reset", `{"policy":"POST /login","rule":"per-ip-1m","key":"x"}`,
+		status, _ = s.send(t, "POST", "/limits/reset", `{"policy":"POST /login","rule":"per-ip-1m","key":"192.0.2.1"}`,
 			append(headers, "Content-Type", "application/json")...)
 		assert.Equal(t, test.want, status, "reset %v", test.headers)
 	}
@@ -127,13 +127,13 @@ func TestOrigins(t *testing.T) {
 func TestBodies(t *testing.T) {
 	s := serve(t, nil, nil)
 	s.send(t, "POST", "/login", "")
-	const reset, kind = `{"policy":"POST /login","rule":"per-ip-1m","key":"x"}`, "application/json"
+	const reset, kind = `{"policy":"POST /login","rule":"per-ip-1m","key":"192.0.2.1"}`, "application/json"
 	for _, test := range []struct {
 		method, path, kind, body string
 		want                     int
 		says                     string
 	}{
-		{"POST", "reset", kind, reset, 200, "Reset x of per-ip-1m"},
+		{"POST", "reset", kind, reset, 200, "Reset 192.0.2.1 of per-ip-1m"},
 		{"POST", "reset", "application/json; charset=utf-8", reset + "\n", 200, ""},
 		{"POST", "reset", "text/plain", reset, 415, "Content-Type: application/json"},
 		{"POST", "reset", "application/x-www-form-urlencoded", reset, 415, ""},

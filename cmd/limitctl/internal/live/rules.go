@@ -16,7 +16,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/internal/typedkey"
 	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/redisstore"
 	"github.com/routelimit/limit/stores/refusals"
@@ -60,15 +60,14 @@ type policy struct {
 	Policy
 	alias string
 	rules []*Rule
-	bound *limit.Policy
 }
 
 // A Rule is one of a policy.
 type Rule struct {
 	limit.Rule
+	typedkey.Form
 	Policy string
 	policy *policy
-	key    grammar.Key
 	larger []plan // plans with more than the usual limit, from the lowest
 	own    bool   // whether the plans have states of their own
 }
@@ -139,15 +138,15 @@ func (l *Limits) bind(p *policy) (err error) {
 			r.Settle = rules.OnStatus(http.StatusUnauthorized) // a ban that only code strikes is valid
 		}
 	}
-	if p.bound, err = l.limiter.Policy(limit.Named(p.alias, list...)); err != nil {
+	if _, err = l.limiter.Policy(limit.Named(p.alias, list...)); err != nil {
 		return err
 	}
 	for _, r := range list {
-		key, err := grammar.ParseKey(r.Key.String())
+		form, err := typedkey.Of(&r, l.options.IPv6Prefix)
 		if err != nil {
 			return err
 		}
-		rule := &Rule{Rule: r, Policy: p.Name, policy: p, key: key}
+		rule := &Rule{Rule: r, Form: form, Policy: p.Name, policy: p}
 		switch r.Algorithm.(type) {
 		case limit.TokenBucket, limit.LeakyBucket, limit.Queue:
 			rule.own = true

@@ -1,0 +1,143 @@
+// Package typedkey finds the keys of a rule that an operator means by a text: an address, a user,
+// or a key as tools list them.
+package typedkey
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/rules"
+)
+
+// A Form is what the keys of a rule look like.
+type Form struct {
+	rule     string
+	resolver rules.KeyResolver
+	key      grammar.Key
+	ipv6     int
+}
+
+// Of returns the form of the keys of a rule. ipv6Prefix is that of limit.Proxies.
+func Of(r *rules.Rule, ipv6Prefix int) (Form, error) {
+	key, err := grammar.ParseKey(r.Key.String())
+	return Form{r.Name, r.Key, key, ipv6Prefix}, err
+}
+
+// Keys returns the keys that a text may stand for: the key that requests with this value have
+// (for an IPv6 address, its prefix), and the text itself, as tools list keys. It returns none for
+// a rule that all requests share, unless the text is empty.
+func (f *Form) Keys(text string) (keys []string) {
+	keys = f.resolved(text)
+	if (!f.Shared() || text == "") && !slices.Contains(keys, text) {
+		keys = append(keys, text)
+	}
+	return keys
+}
+
+// resolved returns the keys that requests with a value have.
+func (f *Form) resolved(text string) (keys []string) {
+	if text == "" {
+		return nil
+	}
+	parts := []grammar.Key{f.key}
+	if f.key.Kind == grammar.Or {
+		parts = f.key.Parts
+	}
+	for _, part := range parts {
+		if part.Kind == grammar.Global || len(part.Parts) > 0 {
+			continue
+		}
+		values, valid := map[string]string{part.String(): text}, true
+		key := f.resolver.Resolve(func(k *rules.KeyResolver) string {
+			value, there := k.Given(values, f.ipv6)
+			if _, asked := k.Lookup(values); asked {
+				valid = valid && there
+			}
+			return value
+		})
+		if valid && key != "" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// Composite reports whether keys join several values, so that one value does not say which key
+// it is.
+func (f *Form) Composite() bool { return composite(f.key) }
+
+func composite(key grammar.Key) bool {
+	return key.Kind == grammar.And || slices.ContainsFunc(key.Parts, composite)
+}
+
+// Shared reports whether all requests share one key.
+func (f *Form) Shared() bool { return f.key.Kind == grammar.Global }
+
+// Whole reports whether a text is a key, and not a part of one.
+func (f *Form) Whole(text string) bool { return stored.MatchString(text) || fits(f.key, text) }
+
+// One returns the one key that a text stands for. The error says what to write instead.
+func (f *Form) One(text string) (string, error) {
+	resolved := f.resolved(text)
+	switch {
+	case f.Shared() && text != "":
+		return "", fmt.Errorf("rule %q is one quota of all requests: write \"\" as its key", f.rule)
+	case text == "", stored.MatchString(text), len(f.key.Parts) > 0 && fits(f.key, text), slices.Contains(resolved, text):
+		return text, nil
+	case f.Composite() && len(resolved) == 0:
+		return "", fmt.Errorf("key %q of rule %q (per %s): no request has it, since keys of the rule join several values: "+
+			"write the whole key, as in a list of keys", text, f.rule, f.key)
+	case len(resolved) == 1:
+		return resolved[0], nil
+	case len(resolved) > 1:
+		return "", fmt.Errorf("key %q of rule %q (per %s) has several meanings: write one of %q", text, f.rule, f.key, resolved)
+	}
+	if prefix, err := netip.ParsePrefix(text); err == nil && prefix.Addr().Is6() && prefix.Masked() == prefix {
+		return text, nil // as keys of IPv6 clients are
+	}
+	return "", fmt.Errorf("key %q of rule %q is not an address: write one such as 203.0.113.9", text, f.rule)
+}
+
+// Pattern is One for a text that ends in a star, for each key that begins so.
+func (f *Form) Pattern(text string) (string, error) {
+	pattern, err := f.One(text)
+	switch {
+	case f.Composite():
+		return "", fmt.Errorf("keys of rule %q join several values: write a whole key in place of a pattern", f.rule)
+	case err == nil && !strings.HasSuffix(pattern, "*"):
+		return "", errors.New("keys of more than 128 bytes are hashes, which no pattern matches: write a shorter pattern, or a key")
+	}
+	return pattern, err
+}
+
+// fits reports whether a text has the form of a key, as rules.KeyResolver makes them: an
+// alternative begins with its number, and values that are joined begin with their lengths.
+func fits(key grammar.Key, text string) bool {
+	switch {
+	case text == "", stored.MatchString(text):
+		return true
+	case key.Kind == grammar.Or:
+		number, rest, _ := strings.Cut(text, "=")
+		i, err := strconv.Atoi(number)
+		return err == nil && i >= 0 && i < len(key.Parts) && rest != "" && fits(key.Parts[i], rest)
+	case key.Kind == grammar.And:
+		for _, part := range key.Parts {
+			length, rest, _ := strings.Cut(text, ":")
+			n, err := strconv.Atoi(length)
+			if err != nil || n < 0 || n > len(rest) || !fits(part, rest[:n]) {
+				return false
+			}
+			text = rest[n:]
+		}
+		return text == ""
+	}
+	return true
+}
+
+var stored = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`) // the key of a long value

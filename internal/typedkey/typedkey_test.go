@@ -1,0 +1,75 @@
+package typedkey_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/typedkey"
+)
+
+func TestKeys(t *testing.T) {
+	of := func(name string) *typedkey.Form {
+		for _, r := range limit.MustParse("ip: 1/1h per ip; user: 1/1h per user; either: 1/1h per user or ip; " +
+			"both: 1/1h per ip and user; all: 1/1h global; nested: 1/1h per user or (ip and user)").Rules() {
+			if r.Name == name {
+				form, err := typedkey.Of(&r, 0)
+				require.NoError(t, err)
+				return &form
+			}
+		}
+		return nil
+	}
+	long := strings.Repeat("x", 200)
+	for _, c := range []struct {
+		rule, text string
+		keys       []string
+		one        string
+	}{
+		{"ip", "192.0.2.1", []string{"192.0.2.1"}, "192.0.2.1"},
+		{"ip", "2001:db8:1:2:3::4", []string{"2001:db8:1:2::/64", "2001:db8:1:2:3::4"}, "2001:db8:1:2::/64"},
+		{"ip", "2001:db8:1:2::/64", []string{"2001:db8:1:2::/64"}, "2001:db8:1:2::/64"},
+		{"ip", "::ffff:192.0.2.1", []string{"192.0.2.1", "::ffff:192.0.2.1"}, "192.0.2.1"},
+		{"ip", "alice", []string{"alice"}, "error"},
+		{"ip", "10.0.0.0/8", []string{"10.0.0.0/8"}, "error"},
+		{"user", "alice", []string{"alice"}, "alice"},
+		{"user", "", []string{""}, ""},
+		{"either", "alice", []string{"0=alice", "alice"}, "0=alice"},
+		{"either", "192.0.2.1", []string{"0=192.0.2.1", "1=192.0.2.1", "192.0.2.1"}, "error"},
+		{"either", "1=192.0.2.1", []string{"0=1=192.0.2.1", "1=192.0.2.1"}, "1=192.0.2.1"},
+		{"either", "7=x", []string{"0=7=x", "7=x"}, "0=7=x"},
+		{"both", "alice", []string{"alice"}, "error"},
+		{"both", "9:192.0.2.15:alice", []string{"9:192.0.2.15:alice"}, "9:192.0.2.15:alice"},
+		{"both", "9:192.0.2.15:alic", []string{"9:192.0.2.15:alic"}, "error"},
+		{"both", "9:192.0.2.15:alice1", []string{"9:192.0.2.15:alice1"}, "error"},
+		{"both", "9:192.0.2.1", []string{"9:192.0.2.1"}, "error"},
+		{"nested", "alice", []string{"0=alice", "alice"}, "0=alice"},
+		{"all", "", []string{""}, ""},
+		{"all", "alice", nil, "error"},
+	} {
+		form := of(c.rule)
+		assert.Equal(t, c.keys, form.Keys(c.text), "%s %s", c.rule, c.text)
+		one, err := form.One(c.text)
+		if c.one == "error" {
+			assert.Error(t, err, "%s %s", c.rule, c.text)
+			continue
+		}
+		assert.NoError(t, err)
+		assert.Equal(t, c.one, one, "%s %s", c.rule, c.text)
+	}
+	hash, err := of("user").One(long)
+	require.NoError(t, err)
+	assert.Regexp(t, `^sha256:[0-9a-f]{64}$`, hash)
+	again, err := of("user").One(hash)
+	require.NoError(t, err)
+	assert.Equal(t, hash, again, "as it is shown")
+	for name, want := range map[string][2]bool{"both": {true, false}, "nested": {true, false}, "either": {false, false}, "all": {false, true}} {
+		assert.Equal(t, want, [2]bool{of(name).Composite(), of(name).Shared()}, name)
+	}
+	for text, want := range map[string]bool{"9:192.0.2.15:alice": true, "alice": false, "": true} {
+		assert.Equal(t, want, of("both").Whole(text), text)
+	}
+}
