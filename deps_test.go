@@ -67,7 +67,7 @@ var only = []struct {
 	{"internal/fields", []string{std, "core"}, "headers are written from numbers"},
 	{"internal/clientip", []string{std}, "addresses are found in headers alone"},
 	{"internal/excerpt", []string{std}, "an excerpt is of any text"},
-	{"internal/grammar", []string{std, "core", "internal/excerpt"}, "the grammar is about text; package rules gives it a meaning"},
+	{"internal/grammar", []string{std, "core", "internal/excerpt", "internal/clientip"}, "the grammar is about text; package rules gives it a meaning"},
 	{"rules", []string{std, "core", "internal/grammar", "internal/excerpt", "internal/clientip"}, "a rule is declared without anything that decides by it"},
 	{"internal/tags", []string{std, "core", "rules", "internal/grammar", "internal/excerpt", "internal/clientip"}, "tags are read for every router"},
 	{"internal/filewatch", []string{std}, "a file that changes knows nothing of what it says"},

@@ -173,6 +173,8 @@ func TestParseInvalidAttributes(t *testing.T) {
 		"5/1s per ip; 5/1s per ip ban 1m reserve critical 2":     "ban leaves no reserve",
 		"5/1s per ip exempt ip 0.0.0.0/0":                        "exempt ip 0.0.0.0/0: every client: remove the rule, or write the prefix of a network",
 		"5/1s per ip exempt ip ::ffff:0.0.0.0/96":                "every client",
+		"5/1s per ip exempt ip 64:ff9b::/96":                     "every client",
+		"5/1s per ip exempt ip 64:ff9b::cb00:7109":               "clients with such addresses are IPv4: write 203.0.113.9/32",
 		"5/1s per ip exempt ip ::ffff:10.0.0.0/104":              "clients with such addresses are IPv4: write 10.0.0.0/8",
 		"5/1s per ip exempt ip fe80::1%eth0":                     "an address has no zone here: write fe80::1",
 		"5/1s per ip exempt ip 10.0.0.1/8":                       "bits are set behind the prefix: write 10.0.0.0/8",

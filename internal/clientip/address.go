@@ -27,7 +27,7 @@ func parseAddress(s string) address {
 	return address{host, ip.Unmap()}
 }
 
-var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+var nat64 = netip.MustParsePrefix("64:ff9b::/96") // RFC 6052
 
 // client returns the address of the client: behind NAT64 the IPv4 address that
 // an IPv6 address contains.
@@ -37,6 +37,16 @@ func (a address) client() netip.Addr {
 		return netip.AddrFrom4([4]byte(b[12:]))
 	}
 	return a.ip
+}
+
+// Prefix returns a prefix with the addresses that its clients have: those of IPv4-mapped and NAT64
+// addresses are IPv4. One with all of either is 0.0.0.0/0.
+func Prefix(p netip.Prefix) netip.Prefix {
+	a := address{ip: p.Addr().Unmap()}
+	if ip := a.client(); p.Addr().Is6() && ip.Is4() {
+		return netip.PrefixFrom(ip, max(0, p.Bits()-96))
+	}
+	return p
 }
 
 // key returns the text that all spellings of an address share.

@@ -10,7 +10,8 @@ import (
 )
 
 // FuzzAddress checks that every spelling of an address has one key, and that two
-// addresses share a key only if they belong to one client.
+// addresses share a key only if they belong to one client. A prefix around an address has its
+// client.
 func FuzzAddress(f *testing.F) {
 	for _, text := range []string{"203.0.113.9", "2001:db8::1", "::ffff:10.0.0.1", "64:ff9b::1.2.3.4", "::", "fe80::1", "255.255.255.255"} {
 		ip := netip.MustParseAddr(text)
@@ -37,6 +38,9 @@ func FuzzAddress(f *testing.F) {
 		for _, s := range spellings {
 			require.Equal(t, key, Key(s, prefix), "%q", s)
 		}
+		around, err := a.WithZone("").Prefix(a.BitLen() - int(bits)%33)
+		require.NoError(t, err)
+		require.True(t, Prefix(around).Contains(client(a, 128).Addr()), "%v in %v", a, around)
 		same := client(a, prefix) == client(b, prefix)
 		require.Equal(t, same, key == Key(b.String(), prefix), "%v, %v", a, b)
 	})

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/clientip"
 	"github.com/routelimit/limit/internal/excerpt"
 )
 
@@ -134,16 +135,13 @@ func parsePrefix(text string) (p netip.Prefix, problem string) {
 		case ip.Zone() != "":
 			return p, "an address has no zone here: write " + ip.WithZone("").String()
 		}
-		ip = ip.Unmap()
-		return netip.PrefixFrom(ip, ip.BitLen()), ""
+		return clientip.Prefix(netip.PrefixFrom(ip, ip.BitLen())), ""
 	}
-	if ip := p.Addr(); ip.Is4In6() {
-		if p.Bits() < 96 {
-			return p, "matches every IPv4 address: write an IPv4 prefix, such as 10.0.0.0/8"
-		}
-		p = netip.PrefixFrom(ip.Unmap(), p.Bits()-96)
-	}
+	given := p
+	p = clientip.Prefix(p)
 	switch masked := p.Masked(); {
+	case p.Bits() == 0 && p != given:
+		return p, "matches every IPv4 address: write an IPv4 prefix, such as 10.0.0.0/8"
 	case p.Bits() == 0:
 		return p, "matches every client: write the prefixes of those that you mean"
 	case tooWide(p):

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -91,6 +92,23 @@ func TestMatches(t *testing.T) {
 		assert.Equal(t, want, l.Bar(client(test.r)), name)
 	}
 	assert.False(t, mustParse(t, "# nobody").Matches(client(from("10.0.0.1:80"))))
+}
+
+// TestSpellings has each spelling of an address, and of a prefix around it, in a list, and in a
+// request.
+func TestSpellings(t *testing.T) {
+	spellings := []string{"203.0.113.9", "::ffff:203.0.113.9", "::ffff:cb00:7109", "64:ff9b::203.0.113.9", "64:ff9b::cb00:7109"}
+	prefixes := []string{"203.0.113.0/24", "::ffff:203.0.113.0/120", "64:ff9b::cb00:7100/120", "64:ff9b::203.0.113.9/128", "64:ff9b::203.0.0.0/104"}
+	for _, entry := range append(prefixes, spellings...) {
+		list := mustParse(t, entry)
+		for _, address := range spellings {
+			assert.True(t, list.Matches(client(from(net.JoinHostPort(address, "1")))), "%s in %s", address, entry)
+		}
+		assert.False(t, list.Matches(client(from("[2001:db8::9]:1"))), entry)
+		e, err := access.ParseEntry(entry)
+		require.NoError(t, err)
+		assert.NotContains(t, e.String(), ":", "a ban has one name")
+	}
 }
 
 // TestIdentity checks that a list and bans see the client that the rules see, by the
