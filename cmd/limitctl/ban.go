@@ -4,16 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/cmd/limitctl/internal/live"
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/internal/clientip"
+	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/internal/typedkey"
 	"github.com/routelimit/limit/ops/access"
 )
 
@@ -96,20 +99,38 @@ func entryOf(args []string) string {
 	return ""
 }
 
-// bansOf returns the bans that match a key: an address, a prefix or a user.
-func (s *session) bansOf(ctx context.Context, key string) (matching []access.Ban, err error) {
+// bansOf returns the bans of the client that a key is of: an address, a prefix, a user, or a key
+// of rules that has such values.
+func (s *session) bansOf(ctx context.Context, key string, rules []*live.Rule) (matching []access.Ban, err error) {
 	bans, err := s.bans(ctx)
 	if err != nil {
 		return nil, err
 	}
-	address := clientip.Parse(key)
-	if prefix, err := netip.ParsePrefix(key); err == nil {
-		address = prefix.Addr()
+	values := []typedkey.Value{{Kind: grammar.IP, Text: key}, {Kind: grammar.User, Text: key}}
+	for _, r := range rules {
+		values = append(values, r.Parts(key)...)
 	}
-	limiter := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: always(key)}, Log: quiet})
-	client := limit.Client{Request: &http.Request{RemoteAddr: address.String()}, Limiter: limiter}
+	var networks limit.Proxies
+	var users []access.Entry
+	for _, v := range values {
+		switch v.Kind {
+		case grammar.IP:
+			network, err := netip.ParsePrefix(v.Text)
+			if address := clientip.Parse(v.Text); address.IsValid() {
+				network, err = address.Prefix(address.BitLen())
+			}
+			if err == nil {
+				networks.Trusted = append(networks.Trusted, clientip.Prefix(network))
+			}
+		case grammar.User:
+			if e, err := access.ParseEntry("user " + strconv.Quote(strings.TrimSpace(v.Text))); err == nil {
+				users = append(users, e)
+			}
+		}
+	}
 	for _, b := range bans.List() {
-		if list, err := access.Parse(strings.NewReader(b.Entry), nil); err == nil && list.Matches(client) {
+		// An entry has a client in common with a network as it would with a proxy.
+		if e, err := access.ParseEntry(b.Entry); err == nil && (e.Proxy(networks).IsValid() || slices.Contains(users, e)) {
 			matching = append(matching, b)
 		}
 	}

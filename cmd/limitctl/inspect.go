@@ -107,7 +107,7 @@ func (s *session) find(cmd *cobra.Command, of *subject) (*finding, error) {
 	}
 	f.Overrides = s.overridesOf(f, of, rules)
 	if of.key != "" {
-		bans, err := s.bansOf(cmd.Context(), f.Key)
+		bans, err := s.bansOf(cmd.Context(), f.Key, rules)
 		if err != nil {
 			return nil, err
 		}

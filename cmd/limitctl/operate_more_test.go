@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -65,6 +66,36 @@ func TestBan(t *testing.T) {
 	}
 	code, _, problem = s.run(t, "ban", "203.0.113.9", "--for", "1h", "--by", "")
 	assert.Equal(t, []any{3, `--by "": write who makes the change, such as --by ann, or set $USER`}, []any{code, problem})
+}
+
+// TestBansOfKeys looks at keys as limitctl top shows them, and expects the bans of their clients.
+func TestBansOfKeys(t *testing.T) {
+	at := "redis://" + redistest.Real(t).Options().Addr
+	for _, entry := range []string{"192.0.2.1", "2001:db8:1:2::5", "2001:db8::/32", "198.51.100.0/24", "user mallory", `user "1=192.0.2.1"`, `agent "192.0.2.1"`} {
+		exits(t, 0, "ban", entry, "--for", "0", "--by", "ann", "--yes", "--redis", at)
+	}
+	for _, c := range []struct{ rule, key, entries string }{
+		{"5/1h per user or ip", "192.0.2.1", "192.0.2.1"},
+		{"5/1h per user or ip", "1=192.0.2.1", `192.0.2.1, user 1=192.0.2.1`}, // or a user of this name
+		{"5/1h per user or ip", "0=mallory", "user mallory"},
+		{"5/1h per user or ip", "1=mallory", ""},
+		{"5/1h per ip and user", "9:192.0.2.17:mallory", "192.0.2.1, user mallory"},
+		{"5/1h per user or (ip and path id)", "1=9:192.0.2.17:mallory", "192.0.2.1"},
+		{"5/1h per ip", "2001:db8:1:2::/64", "2001:db8:1:2::5, 2001:db8::/32"},
+		{"5/1h per user or ip", "1=2001:db8:1:2::/64", "2001:db8:1:2::5, 2001:db8::/32"},
+		{"5/1h per ip", "2001:db8:1:2::6", "2001:db8::/32"},
+		{"5/1h per ip", "64:ff9b::192.0.2.1", "192.0.2.1"},
+		{"5/1h per ip", "2001:db9::/64", ""},
+	} {
+		out, _ := exits(t, 0, "inspect", "--key", c.key, "--rules", c.rule, "--on", "p", "--json", "--redis", at)
+		var found struct{ Bans []struct{ Entry string } }
+		require.NoError(t, json.Unmarshal([]byte(out), &found))
+		var entries []string
+		for _, b := range found.Bans {
+			entries = append(entries, b.Entry)
+		}
+		assert.Equal(t, c.entries, strings.Join(entries, ", "), c)
+	}
 }
 
 func TestOverride(t *testing.T) {

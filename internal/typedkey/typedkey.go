@@ -116,28 +116,53 @@ func (f *Form) Pattern(text string) (string, error) {
 	return pattern, err
 }
 
-// fits reports whether a text has the form of a key, as rules.KeyResolver makes them: an
-// alternative begins with its number, and values that are joined begin with their lengths.
+// A Value is one of those that a key is made of.
+type Value struct {
+	Kind grammar.Kind
+	Text string
+}
+
+// Parts returns the values in a whole key: of an alternative the one that it has, and of joined
+// values all of them. It returns none for a text that is not a whole key.
+func (f *Form) Parts(key string) (values []Value) {
+	values, _ = parts(f.key, key)
+	return values
+}
+
 func fits(key grammar.Key, text string) bool {
+	_, ok := parts(key, text)
+	return ok
+}
+
+// parts takes a text apart that has the form of a key, as rules.KeyResolver makes them: an
+// alternative begins with its number, and values that are joined begin with their lengths.
+func parts(key grammar.Key, text string) (values []Value, ok bool) {
 	switch {
 	case text == "", stored.MatchString(text):
-		return true
+		return nil, true
 	case key.Kind == grammar.Or:
 		number, rest, _ := strings.Cut(text, "=")
 		i, err := strconv.Atoi(number)
-		return err == nil && i >= 0 && i < len(key.Parts) && rest != "" && fits(key.Parts[i], rest)
+		if err != nil || i < 0 || i >= len(key.Parts) || rest == "" {
+			return nil, false
+		}
+		return parts(key.Parts[i], rest)
 	case key.Kind == grammar.And:
 		for _, part := range key.Parts {
 			length, rest, _ := strings.Cut(text, ":")
 			n, err := strconv.Atoi(length)
-			if err != nil || n < 0 || n > len(rest) || !fits(part, rest[:n]) {
-				return false
+			if err != nil || n < 0 || n > len(rest) {
+				return nil, false
 			}
-			text = rest[n:]
+			more, ok := parts(part, rest[:n])
+			if !ok {
+				return nil, false
+			}
+			values, text = append(values, more...), rest[n:]
 		}
-		return text == ""
+		return values, text == ""
 	}
-	return true
+	return []Value{{key.Kind, text}}, true
 }
 
 var stored = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`) // the key of a long value
