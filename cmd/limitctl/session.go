@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -16,6 +17,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/internal/live"
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
+	"github.com/routelimit/limit/internal/clientip"
 	"github.com/routelimit/limit/ops/access"
 	"github.com/routelimit/limit/ops/control"
 	"github.com/routelimit/limit/ops/overrides"
@@ -70,7 +72,23 @@ func (s *subject) flags(cmd *cobra.Command) {
 
 // matches reports whether the flags name a key of a rule, or no other one.
 func (s *subject) matches(policy, rule, key string) bool {
-	return (s.policy == "" || s.policy == policy) && (s.rule == "" || s.rule == rule) && (s.key == "" || s.key == key)
+	return (s.policy == "" || s.policy == policy) && (s.rule == "" || s.rule == rule) && (s.key == "" || s.means(key))
+}
+
+// means reports whether requests with the value that --key names may have a key: the value, the
+// prefix of an address, or an alternative of a key.
+func (s *subject) means(key string) bool {
+	if s.key == key {
+		return true
+	}
+	if number, rest, found := strings.Cut(key, "="); found {
+		if _, err := strconv.ParseUint(number, 10, 8); err == nil {
+			return s.means(rest)
+		}
+	}
+	_, text, _ := strings.Cut(key, "/")
+	bits, _ := strconv.Atoi(text)
+	return key != "" && key == clientip.Key(s.key, bits)
 }
 
 // A session is a deployment that has been found.

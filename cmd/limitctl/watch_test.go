@@ -229,6 +229,23 @@ func TestWatchTableCounts(t *testing.T) {
 	assert.Contains(t, out.String(), "and 9,980 more keys\nand 3 refusals of keys beyond these\n")
 }
 
+// TestWatchKey names keys by what operators know of a client, as no rules say what keys it has.
+func TestWatchKey(t *testing.T) {
+	for _, c := range []struct {
+		named, key string
+		want       bool
+	}{
+		{"2001:db8:1:2::5", "2001:db8:1:2::/64", true}, {"2001:db8:1:2::5", "2001:db8:1::/48", true}, {"2001:db8:1:2::5", "2001:db8:1:3::/64", false},
+		{"2001:db8:1:2::5", "1=2001:db8:1:2::/64", true}, {"2001:db8:1:2::/64", "2001:db8:1:2::/64", true},
+		{"203.0.113.9", "203.0.113.9", true}, {"::ffff:203.0.113.9", "203.0.113.9", true}, {"64:ff9b::203.0.113.9", "1=203.0.113.9", true}, {"203.0.113.9", "203.0.113.90", false},
+		{"alice", "alice", true}, {"alice", "0=alice", true}, {"0=alice", "0=alice", true}, {"alice", "x=alice", false}, {"alice", "", false}, {"", "alice", true},
+		{"2001:db8:1:2::5", "::/0", false},
+	} {
+		w := watch{subject: subject{key: c.named}}
+		assert.Equal(t, c.want, w.wants(&feed.Event{Policy: "login", Rules: []feed.Rule{{Name: "r", Key: c.key}}}), c)
+	}
+}
+
 // TestWatchTable sorts and filters what instances publish, once in a while.
 func TestWatchTable(t *testing.T) {
 	refused := func(policy, rule, key string) feed.Event {
