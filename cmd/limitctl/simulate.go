@@ -55,8 +55,8 @@ file. Rule sets that code puts around or behind it are not replayed.
 
 The report lists addresses of clients. Keep it as you keep the logs.
 
-The exit code is 0 if the log was read, whatever would have been refused, 1 if
-it or a policy file could not be read or the command was interrupted, and 3 for
+The exit code is 0 if all logs were read, whatever would have been refused, 1 if
+one or a policy file could not be read or the command was interrupted, and 3 for
 wrong arguments.`,
 		Example: `  limitctl simulate access.log
   limitctl simulate --rules "100/1m per ip" access.log
@@ -182,7 +182,13 @@ func (s *simulation) verdict(result *replay.Result, stopped error) error {
 	case result.Lines > 0 && result.Lines == result.BadLines && s.format != "":
 		return fmt.Errorf("no line of the log has the format %q: leave out --format to have it found", s.format)
 	}
-	return nil
+	var errs []error
+	for _, f := range result.Files {
+		if f.Error != "" {
+			errs = append(errs, fmt.Errorf("not read, and not in the report: %s", f.Error))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // options returns the options of a replay, and notes about its policies.

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/cmd/limitctl/replay"
 )
 
@@ -221,6 +222,25 @@ func TestSimulateProxies(t *testing.T) {
 	}
 	out, _ := exits(t, 0, "simulate", "--rules", "1/1h per ip", "--proxies", "10.0.0.0/8,192.0.2.0/24", logFile(t, json+json))
 	assert.Contains(t, out, "203.0.113.9")
+}
+
+// TestSimulateUnread has a log among others that cannot be read: the report is about the others,
+// and a script knows that one is missing.
+func TestSimulateUnread(t *testing.T) {
+	good := logFile(t, strings.Repeat(`203.0.113.9 - - [10/Oct/2024:13:55:36 +0000] "POST /api HTTP/1.1" 200 12 "-" "x"`+"\n", 4))
+	unread := logFile(t, "\x1f\x8b broken")
+	for _, args := range [][]string{{unread}, {t.TempDir()}, {unread, t.TempDir()}, {logFile(t, "hello\n")}} {
+		args = append([]string{"simulate", "--rules", "1/1h per ip", good}, args...)
+		code, out, problem := run(t, args...)
+		assert.Equal(t, 1, code)
+		assert.True(t, strings.HasPrefix(out, "4 lines in "+words.Cut(good, 60)+", all read as combined.\n"), out)
+		assert.Contains(t, out, "would have refused 3 requests")
+		for _, path := range args[4:] {
+			assert.Contains(t, out, "- not read: "+path)
+			assert.Contains(t, problem, path)
+		}
+		exits(t, 1, append(args, "--json")...)
+	}
 }
 
 // logFile writes a log.

@@ -121,12 +121,13 @@ func ruleNames(rules []string) string {
 	return few(rules, "more rule", func(rule string) string { return fmt.Sprintf("%q", words.Cut(rule, 60)) })
 }
 
-// files names the files of the log.
+// files names the files of the log of which something was read.
 func (r *Report) files() string {
-	if len(r.Files) == 0 {
+	read := slices.DeleteFunc(slices.Clone(r.Files), func(f accesslog.File) bool { return f.Error != "" && f.Lines == 0 })
+	if len(read) == 0 {
 		return "the log"
 	}
-	return few(r.Files, "more file", func(f accesslog.File) string {
+	return few(read, "more file", func(f accesslog.File) string {
 		if f.Path == "-" {
 			return "the standard input"
 		}
