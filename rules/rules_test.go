@@ -24,7 +24,7 @@ func TestConstructors(t *testing.T) {
 		"1/1d per cookie sid":      Per(ByCookie("sid"), day, 1),
 		"login: 5/1m per user":     {Name: "login", Key: ByUser, Limit: 5, Window: time.Minute},
 		"1/1s per tenant":          Per(By("tenant", (*http.Request).UserAgent), time.Second, 1),
-		"0/0s per ":                {},
+		"0/0s":                     {},
 		"-5/-1m0s per ip and user": Per(ByIP.And(ByUser), -time.Minute, -5),
 	} {
 		assert.Equal(t, text, rule.String())
@@ -146,6 +146,7 @@ func TestRuleProblems(t *testing.T) {
 			}
 		}
 	}
+	assert.ErrorContains(t, Rules(Rule{Limit: 5, Window: time.Second, Algorithm: TokenBucket{}}).Validate(), `rule "5/1s token-bucket": no key: `)
 }
 
 // nested returns a resolver of so many within each other.

@@ -59,10 +59,15 @@ func (h Head) String() string {
 	} else {
 		b.WriteString(FormatWindow(h.Window))
 	}
-	if h.Key.Kind != Global {
-		b.WriteString(" per")
+	switch h.Key.Kind {
+	case 0: // which is an error
+		return b.String()
+	case Global:
+		b.WriteString(" ")
+	default:
+		b.WriteString(" per ")
 	}
-	return b.String() + " " + h.Key.String()
+	return b.String() + h.Key.String()
 }
 
 // count reads a count and the slash after it.
