@@ -411,3 +411,65 @@ func TestHoldGivenBackThenServed(t *testing.T) {
 		assert.EqualValues(t, 500, leftOf(t, outer), name)
 	}
 }
+
+// TestRepeatTakesASlot repeats a request whose slot another one has by now: a repeat is charged
+// nothing more, but it runs like any other. Once there is a slot, it has that until it is released.
+func TestRepeatTakesASlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		device := limit.By("device", func(*http.Request) string { return "" })
+		p := mustPolicy(limit.New(nil, nil), limit.Named("exports", limit.PerUser(time.Hour, 100),
+			limit.Rule{Name: "running", Key: limit.Everyone, Limit: 1, Algorithm: limit.Concurrency{}},
+			limit.Rule{Name: "devices", Key: limit.ByUser, Limit: 2, Window: time.Hour, Algorithm: limit.Distinct{Values: device}}))
+		take := func(id, device string) limit.Decision {
+			r := held(id, 1)
+			r.Keys["device"] = device
+			d, err := p.Take(t.Context(), r)
+			require.NoError(t, err)
+			return d
+		}
+		first := take("file 1", "a")
+		first.Release()
+		other := take("file 2", "b")
+		for range 10 {
+			require.False(t, take("file 1", "a").Allowed)
+		}
+		other.Release()
+		require.False(t, take("file 1", "c").Allowed, "a third device")
+		again := take("file 1", "b")
+		require.True(t, again.Allowed)
+		time.Sleep(5 * time.Minute) // its lease and the hold are kept
+		require.False(t, take("file 2", "b").Allowed)
+		again.Release()
+		require.NoError(t, again.Settle(t.Context(), 0))
+		require.NoError(t, other.Settle(t.Context(), 0))
+		last, left := take("file 3", "b"), make(map[string]int64)
+		for rule := range last.Rules() {
+			left[rule.Name] = rule.Remaining
+		}
+		assert.EqualValues(t, 99, left["per-user-1h"])
+		last.Release()
+		require.NoError(t, last.Settle(t.Context(), 0))
+		time.Sleep(time.Minute)
+	})
+}
+
+// TestRepeatTakesATurn repeats a request that is queued for longer than the repeat may wait: that
+// ends no hold of the first one.
+func TestRepeatTakesATurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := mustPolicy(limit.New(nil, nil), limit.Named("budget",
+			limit.Rule{Name: "tokens", Key: limit.ByUser, Limit: 100, Window: time.Hour, Algorithm: limit.FixedWindow{}},
+			limit.Rule{Name: "pace", Key: limit.ByUser, Limit: 60, Window: time.Minute, Algorithm: limit.Queue{Burst: 200}}))
+		first, err := p.Take(t.Context(), held("job", 60))
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		late, err := p.Take(ctx, held("job", 60))
+		require.NoError(t, err)
+		require.False(t, late.Allowed)
+		assert.EqualValues(t, 40, leftOf(t, p))
+		require.NoError(t, first.Settle(t.Context(), 50))
+		assert.EqualValues(t, 50, leftOf(t, p))
+		time.Sleep(time.Minute)
+	})
+}

@@ -41,9 +41,9 @@ type Request struct {
 	// and units that Use takes are not held, and nothing is while the store is unavailable.
 	Hold time.Duration
 
-	// ID names a request with Hold that any process may repeat, with the same keys: it is charged
-	// once. A repeat gets a decision that it can settle too. For ten minutes after a settlement,
-	// unless at 0, it gets [ErrSettled] instead. A client that can choose the ID can avoid charges.
+	// ID names a request with Hold that any process may repeat, with the same keys: what is held is
+	// charged once, and a repeat can settle it too. Other rules decide each repeat. For ten minutes
+	// after a settlement, unless at 0, it gets [ErrSettled]. Clients that choose IDs avoid charges.
 	ID string
 }
 

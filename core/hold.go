@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 )
 
 // A Holder is a [Store] that can hold what an admitted ask takes until it is settled by its
@@ -15,7 +16,8 @@ type Holder interface {
 
 	// Hold decides an ask as Take does, and holds what it takes, apart from charges on
 	// quotas that cannot be held: see [Quota.Holds]. If a hold with that ID lives on a key
-	// of the ask, or was settled of late, it takes nothing, and h.Found says so.
+	// of the ask, it decides what [Repeated] returns, and changes no hold. If one was settled
+	// of late, it takes nothing. H.Found says so.
 	Hold(ctx context.Context, ask *Ask, h *Hold) error
 
 	// Settle settles one charge each, or ends it. It may be repeated: what is settled does
@@ -114,6 +116,18 @@ const (
 // Holds reports whether charges on the quota can be held: not those of leases, which end by
 // themselves, nor slots of a queue, which pass, nor strikes and values.
 func (q *Quota) Holds() bool { return q.Spends() && !q.Leases() && !q.Queues() }
+
+// Repeated returns the charges of a request whose hold lives: what is held costs nothing more.
+// The others are decided anew, since a repeat may run beside the first request, or long after it.
+func Repeated(charges []Charge) []Charge {
+	charges = slices.Clone(charges)
+	for i := range charges {
+		if charges[i].Quota.Holds() {
+			charges[i].Cost = 0
+		}
+	}
+	return charges
+}
 
 // Validate returns an error that wraps [ErrCharges] if h cannot hold the ask. Every store that
 // holds calls it first.

@@ -83,10 +83,12 @@ if found >= 2 then
 end
 
 local list = args[5]
-if found == 1 then -- it was charged already
-  local free = {}
-  for c = 1, #flags do free[c] = sub(list, 8*c - 7, 8*c - 6) .. string.rep('\0', 6) end
-  args[5] = table.concat(free)
+if found == 1 then -- what is held was charged already
+  local again = {}
+  for c = 1, #flags do
+    again[c] = sub(flags, c, c) == '0' and sub(list, 8*c - 7, 8*c) or sub(list, 8*c - 7, 8*c - 6) .. string.rep('\0', 6)
+  end
+  args[5] = table.concat(again)
 end
 local states = {unpack(KEYS, 1, first)}
 local reply = decide(states, args)

@@ -111,12 +111,8 @@ func (l *Held) Decode(reply []int64, ask *core.Ask, h *core.Hold) error {
 	}
 	var failed error
 	asks := []core.Ask{*ask}
-	if h.Found == core.HoldLives { // the script has decided it at no cost
-		asks[0].Charges = make([]core.Charge, len(ask.Charges))
-		copy(asks[0].Charges, ask.Charges)
-		for i := range asks[0].Charges {
-			asks[0].Charges[i].Cost = 0
-		}
+	if h.Found == core.HoldLives {
+		asks[0].Charges = core.Repeated(ask.Charges)
 	}
 	err := l.rules.Decode(append([]int64{reply[0]}, rest...), [][]core.Ask{asks}, func(_ int, err error) { failed = err })
 	ask.Decision = asks[0].Decision

@@ -59,8 +59,8 @@ func (r *Run) hold(asks []core.Ask) error {
 		return ErrSettled
 	}
 	for i := range asks[1:] {
-		if h.Found == core.HoldLives { // what watches has counted the first request
-			asks[1+i].Charges[0].Cost = 0
+		if c := &asks[1+i].Charges[0]; h.Found == core.HoldLives && c.Quota.Holds() { // it has counted the first request
+			c.Cost = 0
 		}
 	}
 	if len(asks) > 1 {
@@ -147,7 +147,7 @@ func (r *Run) endHolds(over []core.Settlement) int {
 // extend has the hold of an admitted request extended until t is settled.
 func (r *Run) extend(t *taken) {
 	h := r.held
-	if h.Found != core.HoldUnknown && h.Found != core.HoldLives || r.asks[0].Decision.Mode != core.ModeExact {
+	if h.Found != core.HoldLives && (h.Found != core.HoldUnknown || r.asks[0].Decision.Mode != core.ModeExact) {
 		return // it is a reservation without a hold
 	}
 	l := &lease{engine: t.engine, renewals: &r.plan.renewals, window: core.Duration(h.Life), hold: &h.ID, unnamed: r.unnamed,

@@ -56,7 +56,7 @@ func (r *Run) identify() error {
 // nothing.
 func (r *Run) keepLeases() error {
 	d := &r.result
-	if !d.Allowed || r.held != nil && r.held.Found == core.HoldLives { // whose leases are those of the first request
+	if !d.Allowed {
 		return nil
 	}
 	l := &lease{engine: r.plan.engine, renewals: &r.plan.renewals, renewed: r.began}

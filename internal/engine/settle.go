@@ -30,6 +30,7 @@ func (e *Engine) settling(ctx context.Context) (context.Context, context.CancelF
 type taken struct {
 	engine   *Engine
 	ended    atomic.Bool // settled or given back
+	repeats  bool        // whether what is held was taken by another request, which may still use it
 	reserved bool        // whether it is counted as a reservation
 	slot     time.Time   // when the slot of a queue comes, if the decision has a Delay
 	lease    *lease      // which extends the hold, or nil
@@ -93,7 +94,7 @@ func (r *Run) keep() error {
 }
 
 func (r *Run) newTaken() *taken {
-	t := &taken{engine: r.plan.engine, units: make([]unit, 0, len(r.Charges))}
+	t := &taken{engine: r.plan.engine, repeats: r.repeats(), units: make([]unit, 0, len(r.Charges))}
 	for u := range r.took {
 		t.units = append(t.units, u)
 	}
@@ -103,11 +104,14 @@ func (r *Run) newTaken() *taken {
 	return t
 }
 
+// repeats reports whether the store knew what the run is to hold.
+func (r *Run) repeats() bool { return r.held != nil && r.held.Found == core.HoldLives }
+
 // took ranges over what the run took.
 func (r *Run) took(yield func(unit) bool) {
 	for i, c := range r.asks[0].Charges {
 		u := unit{rule: int(r.rules[i]), Return: r.asks[0].Decision.Return(i, c)}
-		if r.held != nil && r.held.Found == core.HoldLives { // the first request took it, at a time that the store knows
+		if r.repeats() && c.Quota.Holds() { // the first request took it, at a time that the store knows
 			u.Cost, u.At = r.held.Units[i], 0
 		}
 		if !c.Quota.Leases() && !yield(u) {
@@ -327,13 +331,7 @@ func (t *taken) giveBack() (given [core.MaxCharges]int64) {
 	}
 	ctx, cancel := t.engine.settling(context.Background())
 	defer cancel()
-	units := t.units
-	for i := range units {
-		if units[i].watches {
-			units = units[:i] // they are last
-			break
-		}
-	}
+	units := slices.DeleteFunc(slices.Clone(t.units), func(u unit) bool { return u.watches || u.held && t.repeats })
 	given, _, _ = t.settle(ctx, units, func(int, int64) int64 { return 0 }) // otherwise it stays taken
 	return given
 }

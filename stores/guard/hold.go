@@ -35,8 +35,17 @@ func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
 	case err != nil:
 		h.Found, h.Over = core.HoldRefused, nil
 		c.unanswered(err)
-	case h.Found == core.HoldSettled || h.Found == core.HoldLives || !d.Allowed: // nothing new was taken
+	case h.Found == core.HoldSettled || !d.Allowed: // nothing new was taken
 		s.answered(c.now)
+	case h.Found == core.HoldLives:
+		s.answered(c.now)
+		c.charges = core.Repeated(ask.Charges)
+		if !slices.ContainsFunc(c.charges, func(c core.Charge) bool { return c.Cost > 0 }) {
+			break
+		}
+		if err = c.counted(d); err != nil { // it is decided again, as one that is not held
+			c.charges, h.Found = ask.Charges, core.HoldRefused
+		}
 	default:
 		s.answered(c.now)
 		c.held = h

@@ -205,13 +205,12 @@ func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
 	}
 	s.find(keys) // an ending may have replaced them
 	if h.Found == core.HoldLives {
-		free := core.Ask{Charges: append([]core.Charge(nil), ask.Charges...)}
-		for i := range free.Charges {
-			free.Charges[i].Cost = 0
-			keys[i].charge = &free.Charges[i]
+		again := core.Ask{Charges: core.Repeated(ask.Charges)}
+		for i := range again.Charges {
+			keys[i].charge = &again.Charges[i]
 		}
-		s.take(&free, keys, now)
-		ask.Decision = free.Decision
+		s.take(&again, keys, now)
+		ask.Decision = again.Decision
 		return nil
 	}
 	s.take(ask, keys, now)

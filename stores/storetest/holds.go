@@ -23,8 +23,9 @@ func Holds(t *testing.T, h Harness, seed uint64, n int) {
 			a := pick(s.random, []core.Algorithm{core.SlidingLog, core.FixedWindow, core.SlidingCells, core.SlidingCounter, core.TokenBucket, core.LeakyBucket})
 			c := core.Charge{Policy: s.policy, Rule: fmt.Sprint("rule ", r), Quota: someQuota(t, s.random, a)}
 			drawMaxDebt(s.random, &c)
-			if s.random.IntN(8) == 0 { // another kind of rule stands beside, and is not held
-				c.Quota, c.MaxDebt = plainQuota(core.Queue, 5, sec), 0
+			if s.random.IntN(4) == 0 { // another kind of rule stands beside, and is not held
+				a := pick(s.random, []core.Algorithm{core.Queue, core.Concurrency, core.Distinct, core.Ban})
+				c.Quota, c.MaxDebt = plainQuota(a, 1+s.random.Int64N(4), pick(s.random, []int64{sec, 100 * sec})), 0
 			}
 			s.rules, s.kept = append(s.rules, c), s.kept|uint16(s.random.IntN(4)/3<<r)
 		}
@@ -107,6 +108,9 @@ func (s *heldSchedule) charges() []core.Charge {
 		list[i].Key = fmt.Sprint("k", s.random.IntN(2))
 		most := list[i].Quota.Capacity()
 		list[i].Cost = pick(s.random, []int64{0, 1, 1, 1, 2, 3, max(1, most/2), most})
+		if list[i].Quota.Identified() {
+			list[i].ID = 1 + s.random.Uint64N(10)
+		}
 	}
 	return list
 }
@@ -150,9 +154,10 @@ func (s *heldSchedule) hold(charges []core.Charge, id core.HoldID) {
 	free := slices.Clone(charges)
 	for i := range charges {
 		c := &charges[i]
-		if !c.Quota.Holds() {
+		if !c.Quota.Holds() { // it decides each repeat
 			continue
 		}
+		free[i].Cost = 0
 		u := s.of(c, id)
 		if u != nil && u.found == core.HoldLives && u.until <= s.now {
 			s.end(&core.Settlement{Return: core.Return{Charge: *c}, Hold: id, Ends: true})
@@ -164,7 +169,7 @@ func (s *heldSchedule) hold(charges []core.Charge, id core.HoldID) {
 		}
 	}
 	if s.shares = shares(&ask.Decision); s.shares {
-		s.same(ask.Decision.Allowed, h.Found == core.HoldRefused, "refused to hold")
+		s.same(ask.Decision.Allowed && found == core.HoldUnknown, h.Found == core.HoldRefused, "refused to hold")
 		return
 	}
 	s.same(found, h.Found, "what was found")
@@ -173,9 +178,8 @@ func (s *heldSchedule) hold(charges []core.Charge, id core.HoldID) {
 	}
 	if found == core.HoldLives {
 		s.same(units, h.Units, "units")
-		for i := range free {
-			free[i].Cost = 0
-		}
+	} else {
+		free = charges
 	}
 	for i := range charges {
 		of := nameOf(charges[i])
