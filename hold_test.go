@@ -244,6 +244,27 @@ func TestHoldIDOfAnotherKey(t *testing.T) {
 	require.NoError(t, second.Settle(t.Context(), 10))
 }
 
+// TestHoldIDOfAnotherPolicy has two policies that share a set give their requests one ID, such as
+// that of an order: each is charged, and settled, alone.
+func TestHoldIDOfAnotherPolicy(t *testing.T) {
+	l := limit.New(nil, nil)
+	mails := mustPolicy(l, limit.Named("mails", limit.PerUser(time.Hour, 10)).With(budget))
+	exports := mustPolicy(l, limit.Named("exports", limit.PerUser(time.Hour, 3)).With(budget))
+	mail, err := mails.Take(t.Context(), held("order", 1))
+	require.NoError(t, err)
+	export, err := exports.Take(t.Context(), held("order", 1))
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, leftOf(t, exports))
+	require.NoError(t, mail.Settle(t.Context(), 1))
+	again, err := exports.Take(t.Context(), held("order", 1))
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, leftOf(t, exports))
+	require.NoError(t, export.Settle(t.Context(), 0))
+	require.ErrorIs(t, again.Settle(t.Context(), 1), limit.ErrSettled)
+	assert.EqualValues(t, 3, leftOf(t, exports))
+	assert.EqualValues(t, 99, leftOf(t, mustPolicy(l, budget)))
+}
+
 func TestBadHolds(t *testing.T) {
 	p := budgetOn(t, nil)
 	for _, row := range []struct {

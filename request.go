@@ -41,9 +41,9 @@ type Request struct {
 	// and units that Use takes are not held, and nothing is while the store is unavailable.
 	Hold time.Duration
 
-	// ID names a request with Hold that any process may repeat, with the same keys: what is held is
-	// charged once, and a repeat can settle it too. Other rules decide each repeat. For ten minutes
-	// after a settlement, unless at 0, it gets [ErrSettled]. Clients that choose IDs avoid charges.
+	// ID names a request of a policy, with Hold, that any process may repeat with the same keys: what
+	// is held is charged and settled once. Rules that hold nothing decide each repeat. For ten minutes
+	// after a settlement, unless at 0, it gets [ErrSettled]. Clients that choose IDs can avoid charges.
 	ID string
 }
 
@@ -180,7 +180,7 @@ func (p *version) fill(run *engine.Run, r *Request) (*terms.Terms, error) {
 		}
 	}
 	if r.Hold > 0 {
-		run.Hold(strings.Clone(r.ID), r.Hold.Microseconds()) // a copy, so that r does not escape
+		run.Hold(p.named.stored, strings.Clone(r.ID), r.Hold.Microseconds()) // a copy, so that r does not escape
 	}
 	usual := min(max(1, r.Cost), core.MaxCost)
 	for i := range run.Charges {

@@ -15,9 +15,9 @@ import (
 
 // Hold has what the run takes held under a name for a time, in µs, which is extended until it is
 // settled. A request without a name gets one that no other has. The engine must have a Holder,
-// and the charges their keys: one name with other keys is another hold, though rules of both
-// may share a key.
-func (r *Run) Hold(name string, life int64) {
+// and the charges their keys: one name of another policy, or with other keys, is another hold,
+// though rules of both may share a key.
+func (r *Run) Hold(policy, name string, life int64) {
 	if r.unnamed = name == ""; r.unnamed {
 		name = rand.Text()
 	}
@@ -29,7 +29,7 @@ func (r *Run) Hold(name string, life int64) {
 	}
 	slices.Sort(keys) // so that a new rule with a known key changes nothing
 	r.plan.holds.Store(true)
-	r.held = &core.Hold{ID: core.HoldIDOf(fmt.Sprintf("%q %q", name, slices.Compact(keys))), Life: life}
+	r.held = &core.Hold{ID: core.HoldIDOf(fmt.Sprintf("%q %q %q", policy, name, slices.Compact(keys))), Life: life}
 }
 
 // hold has the store decide the first ask, and hold what it takes. What other holds left on its
