@@ -36,10 +36,10 @@ func budgetOn(t *testing.T, store core.Store) *limit.Policy {
 	return p
 }
 
-// dies is a store of a process that dies: nothing reaches it any more.
+// dies is a store of a process that dies, so that no hold is extended, or no lease renewed.
 type dies struct {
 	*memstore.Store
-	dead atomic.Bool
+	dead, unrenewed atomic.Bool
 }
 
 func (d *dies) Guarded() bool { return true }
@@ -49,6 +49,13 @@ func (d *dies) Extend(ctx context.Context, list []core.Extension) ([]bool, error
 		return nil, core.ErrUnavailable
 	}
 	return d.Store.Extend(ctx, list)
+}
+
+func (d *dies) Renew(ctx context.Context, list []core.Charge) ([]bool, error) {
+	if d.unrenewed.Load() {
+		return nil, core.ErrUnavailable
+	}
+	return d.Store.Renew(ctx, list)
 }
 
 // afterDeath returns the policy of a process that holds on it too, once another one has died that
@@ -223,6 +230,35 @@ func TestHoldsOfDifferentLives(t *testing.T) {
 		require.NoError(t, long.Settle(t.Context(), 10))
 		time.Sleep(24 * time.Hour)
 	})
+}
+
+// TestHoldBesideLease has calls fail that extend holds, or those that renew leases: the others go on.
+func TestHoldBesideLease(t *testing.T) {
+	for _, extended := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &dies{Store: memstore.New(nil)}
+			p := mustPolicy(limit.New(store, nil), limit.Named("exports", limit.PerUser(24*time.Hour, 100),
+				limit.Rule{Name: "running", Key: limit.ByUser, Limit: 1, Algorithm: limit.Concurrency{}}))
+			r := held("", 1)
+			r.Hold = 30 * time.Second // a lease lives as long
+			d, err := p.Take(t.Context(), r)
+			require.NoError(t, err)
+			store.dead.Store(!extended)
+			store.unrenewed.Store(extended)
+			time.Sleep(5 * time.Minute)
+			other, err := p.Take(t.Context(), held("", 1))
+			require.NoError(t, err)
+			assert.Equal(t, extended, other.Allowed, "the slot is free")
+			if extended {
+				assert.EqualValues(t, 98, leftOf(t, p), "both are held")
+				require.NoError(t, other.Settle(t.Context(), 1))
+			}
+			other.Release()
+			d.Release()
+			require.NoError(t, d.Settle(t.Context(), 1))
+			time.Sleep(time.Minute)
+		})
+	}
 }
 
 // TestHoldIDOfAnotherKey has two users choose the same ID.

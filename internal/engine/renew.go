@@ -110,25 +110,25 @@ func (r *renewals) renew() {
 	}
 	r.calling = true
 	r.mu.Unlock()
-	held, err := r.ask(batch, charges, until)
+	leases, holds := r.ask(batch, charges, until)
 	r.mu.Lock()
 	r.calling = false
 
-	known := err == nil && len(held) == len(charges)
-	if len(held) != len(charges) {
-		held = make([]bool, len(charges))
-	}
 	for _, l := range batch {
-		mine := held[:len(l.charges)]
-		held = held[len(mine):]
+		from := &leases
+		if l.hold != nil {
+			from = &holds
+		}
+		mine := from.held[:len(l.charges)]
+		from.held = from.held[len(mine):]
 		if l.released {
 			continue
 		}
-		if known || !slices.Contains(mine, false) {
+		if from.known || !slices.Contains(mine, false) {
 			l.renewed, l.failed, l.due = began, false, began.Add(l.every())
 			l.keepHeld(mine)
 		} else {
-			l.checkOverdue(err)
+			l.checkOverdue(from.err)
 			l.failed, l.due = true, began.Add(l.every())
 			if end := l.end(); end.After(time.Now()) && end.Before(l.due) {
 				l.due = end
@@ -140,50 +140,50 @@ func (r *renewals) renew() {
 	}
 }
 
-// ask asks the store to renew leases and holds, with these charges. A panic of it counts as a
-// failure: in the goroutine of a timer it would end the program.
-func (r *renewals) ask(batch []*lease, charges []core.Charge, until time.Time) (held []bool, err error) {
-	defer func() {
-		if problem := recover(); problem != nil {
-			held, err = nil, fmt.Errorf("limit: the store panicked: %v", problem)
-		}
-	}()
+// ask asks the store to renew leases and holds, with these charges. They are two calls, and one
+// that fails says nothing of what the other is about.
+func (r *renewals) ask(batch []*lease, charges []core.Charge, until time.Time) (leases, holds renewed) {
 	ctx, cancel := context.WithDeadline(context.Background(), until)
 	defer cancel()
-	var holds []core.Extension
-	var leases []core.Charge
+	var extensions []core.Extension
+	var leased []core.Charge
 	for _, l := range batch {
 		for _, c := range charges[:len(l.charges)] {
 			if l.hold != nil {
-				holds = append(holds, core.Extension{Charge: c, Hold: *l.hold, Life: l.window.Microseconds()})
+				extensions = append(extensions, core.Extension{Charge: c, Hold: *l.hold, Life: l.window.Microseconds()})
 			} else {
-				leases = append(leases, c)
+				leased = append(leased, c)
 			}
 		}
 		charges = charges[len(l.charges):]
 	}
-	if holds == nil {
-		return r.engine.Store.Renew(ctx, leases)
+	leases.call(len(leased), func() ([]bool, error) { return r.engine.Store.Renew(ctx, leased) })
+	holds.call(len(extensions), func() ([]bool, error) { return r.engine.Holder.Extend(ctx, extensions) })
+	return leases, holds
+}
+
+// A renewed is what one call has come to.
+type renewed struct {
+	held  []bool // for each of its charges
+	known bool   // whether the store has answered for all of them
+	err   error
+}
+
+// call makes a call about n charges, if there are any. A panic of it counts as a failure: in the
+// goroutine of a timer it would end the program.
+func (r *renewed) call(n int, ask func() ([]bool, error)) {
+	if n == 0 {
+		return
 	}
-	lived, err := r.engine.Holder.Extend(ctx, holds)
-	if err != nil || len(lived) != len(holds) {
-		return nil, err
-	}
-	var renewed []bool
-	if leases != nil {
-		if renewed, err = r.engine.Store.Renew(ctx, leases); len(renewed) != len(leases) {
-			return nil, err
+	defer func() {
+		if problem := recover(); problem != nil {
+			r.err = fmt.Errorf("limit: the store panicked: %v", problem)
 		}
-	}
-	for _, l := range batch {
-		from := &renewed
-		if l.hold != nil {
-			from = &lived
+		if r.known = r.err == nil && len(r.held) == n; len(r.held) != n {
+			r.held = make([]bool, n)
 		}
-		held = append(held, (*from)[:len(l.charges)]...)
-		*from = (*from)[len(l.charges):]
-	}
-	return held, err
+	}()
+	r.held, r.err = ask()
 }
 
 // batch takes the leases out that one call renews at a time, with their charges.
