@@ -41,6 +41,14 @@ func (all *held) sweep(now int64) {
 	all.before = len(all.keys)
 }
 
+// remove drops all holds of a key.
+func (all *held) remove(name keyOfRule) {
+	if h := all.keys[name]; h != nil {
+		all.n -= len(h.byID)
+		delete(all.keys, name)
+	}
+}
+
 // holds are those of one key.
 type holds struct {
 	of   *held

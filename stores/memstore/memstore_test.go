@@ -60,6 +60,7 @@ func TestStore(t *testing.T) {
 			s.room = 1 << 30 // the keys of schedules do not expire
 		}
 		test(t, storetest.Harness{Store: s, SetTime: now.Store, Elapse: s.elapse})
+		holdsOf(t, s)
 	})
 }
 

@@ -98,7 +98,7 @@ func (s *Store) Reset(ctx context.Context, charges []core.Charge) error {
 		now := s.now()
 		shard.mu.Lock()
 		shard.keys.remove(k.hash, k.charge, max(now, shard.last))
-		delete(shard.held.keys, keyOfRule{unique.Make(ruleOf(k.charge)), k.charge.Key})
+		shard.held.remove(keyOfRule{unique.Make(ruleOf(k.charge)), k.charge.Key})
 		shard.mu.Unlock()
 	}
 	return nil
