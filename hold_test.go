@@ -232,6 +232,28 @@ func TestHoldsOfDifferentLives(t *testing.T) {
 	})
 }
 
+// TestObserveThatPanicsHolds has Observe panic, so that nothing that could settle a request gets it:
+// it is not extended.
+func TestObserveThatPanicsHolds(t *testing.T) {
+	for name, decide := range map[string]func(*limit.Policy){
+		"take": func(p *limit.Policy) { _, _ = p.Take(t.Context(), held("", 100)) },
+		"wait": func(p *limit.Policy) { _, _ = p.Wait(t.Context(), held("", 100)) },
+		"serve": func(p *limit.Policy) {
+			_ = p.Serve(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), held("", 100), http.NotFoundHandler())
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memstore.New(nil)
+			p := mustPolicy(limit.New(store, &limit.Options{Observe: func(*http.Request, limit.Decision, error) { panic("oops") }}), budget)
+			assert.Panics(t, func() { decide(p) })
+			time.Sleep(5 * time.Minute)
+			a, err := core.AccountOf(t.Context(), store, core.Charge{Policy: "budget", Rule: "tokens", Key: "u", Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 100, Window: 3600_000_000}})
+			require.NoError(t, err)
+			assert.Zero(t, a.Holds, name)
+		})
+	}
+}
+
 // TestHoldBesideLease has calls fail that extend holds, or those that renew leases: the others go on.
 func TestHoldBesideLease(t *testing.T) {
 	for _, extended := range []bool{false, true} {

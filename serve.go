@@ -29,8 +29,8 @@ func (l *layer) serve(p *version, w http.ResponseWriter, r *http.Request, from d
 
 // carryOut calls the handler of a request that was decided, or answers it.
 func (l *layer) carryOut(w http.ResponseWriter) error {
-	defer func() { // also if the handler panics
-		l.Decision.of.Release()
+	defer func() { // also if the handler panics, or Observe before it: what is held then ends by itself
+		l.Decision.of.Abandon()
 		if l.outer != nil && l.held.Keep() { // served, but a part beside it may have been refused meanwhile
 			l.takeAgain()
 		}

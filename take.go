@@ -54,7 +54,7 @@ func (p *version) take(ctx context.Context, d *Decision, r *Request) error {
 	return err
 }
 
-// observed reports a decision outside HTTP to Observe. It releases d if a function of the
+// observed reports a decision outside HTTP to Observe. It abandons d if a function of the
 // program panics, since nothing else knows d then.
 func (p *version) observed(d *Decision, err error) {
 	switch {
@@ -71,7 +71,7 @@ func (p *version) observed(d *Decision, err error) {
 	observed := false
 	defer func() {
 		if !observed {
-			d.Release()
+			d.of.Abandon()
 		}
 	}()
 	p.limiter.notify(nil, d, nil)

@@ -162,6 +162,14 @@ func (d *Decision) Release() {
 	}
 }
 
+// Abandon releases what the request holds, and has its hold end by itself, since nothing settles it.
+func (d *Decision) Abandon() {
+	d.Release()
+	if d.taken != nil && d.taken.lease != nil {
+		d.taken.lease.release()
+	}
+}
+
 func (l *lease) release() {
 	r := l.renewals
 	r.mu.Lock()
