@@ -88,6 +88,9 @@ func (d *Decision) decided(run *engine.Run, p *version, policy string, t *terms.
 	if run.Ended > 0 {
 		p.limiter.notices.ended.Say(&p.limiter.lines, notice.HoldsEnded, "policy", policy, "holds", run.Ended)
 	}
+	if run.Unheld {
+		p.limiter.notices.unheld.Say(&p.limiter.lines, notice.Unheld, "policy", policy, "mode", d.of.Mode)
+	}
 	d.describe(p, policy, t)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -281,6 +283,25 @@ func TestHoldBesideLease(t *testing.T) {
 			time.Sleep(time.Minute)
 		})
 	}
+}
+
+// TestHoldWithoutRoom holds more in memory than there is room for: the rest is counted and logged.
+func TestHoldWithoutRoom(t *testing.T) {
+	var log strings.Builder
+	l := limit.New(nil, &limit.Options{MaxKeys: 256, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	p := mustPolicy(l, limit.Named("jobs", limit.Rule{Name: "all", Key: limit.Everyone, Limit: 10_000, Window: time.Hour, Algorithm: limit.FixedWindow{}}))
+	const room = 4 * 256
+	for i := range room + 10 {
+		r := held(fmt.Sprint(i), 1)
+		r.Keys = nil
+		d, err := p.Take(t.Context(), r)
+		require.NoError(t, err)
+		require.NoError(t, d.Settle(t.Context(), 1))
+		_, err = p.Take(t.Context(), r)
+		require.Equal(t, i < room, errors.Is(err, limit.ErrSettled), i)
+	}
+	assert.EqualValues(t, 20, operate.ReadStats(l).Unheld)
+	assert.Equal(t, 1, strings.Count(log.String(), "LIMIT-210"))
 }
 
 // TestHoldIDOfAnotherKey has two users choose the same ID.

@@ -21,7 +21,7 @@ type notices struct {
 	overflow, twice notice.Throttle
 	override        notice.Throttle
 	forgiven        notice.Throttle
-	ended           notice.Throttle
+	ended, unheld   notice.Throttle
 
 	// Whether each of these was written, which is once.
 	lateUser, unknownClass, freeAttempts atomic.Bool

@@ -100,6 +100,9 @@ type Stats struct {
 	// settled, such as those of processes that died: see Hold of a [limit.Request].
 	Ended int64
 
+	// Unheld is how many admitted requests with Hold could not be held.
+	Unheld int64
+
 	// Forgiven is how many units requests cost beyond what they reserved and what their rules
 	// may owe: see the Debt of a [limit.Rule]. They were not charged.
 	Forgiven int64
@@ -110,7 +113,7 @@ type Stats struct {
 func ReadStats(l *limit.Limiter) Stats {
 	e := engineOf(l)
 	reserved, settled := e.Reservations()
-	return Stats{Waiters: e.Queues.Len(), Condition: core.ConditionOf(e.Store), Reserved: reserved, Settled: settled, Ended: e.Ended(), Forgiven: e.Forgiven()}
+	return Stats{Waiters: e.Queues.Len(), Condition: core.ConditionOf(e.Store), Reserved: reserved, Settled: settled, Ended: e.Ended(), Unheld: e.Unheld(), Forgiven: e.Forgiven()}
 }
 
 // Observe has a function called with each decision from now on, as Observe of

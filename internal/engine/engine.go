@@ -38,8 +38,8 @@ type Engine struct {
 	Queues   waiting.Queues
 	Timed    atomic.Bool // whether decisions have a Latency
 
-	reserved, settled, forgiven, ended atomic.Int64
-	plans                              atomic.Uint64 // made so far
+	reserved, settled, forgiven, ended, unheld atomic.Int64
+	plans                                      atomic.Uint64 // made so far
 }
 
 // Reservations returns how many reservations were admitted, and how many of them were
@@ -56,6 +56,9 @@ func (e *Engine) Forgiven() int64 { return e.forgiven.Load() }
 // Ended returns how many holds have ended without being settled, as far as this process has
 // given back what they took.
 func (e *Engine) Ended() int64 { return e.ended.Load() }
+
+// Unheld returns how many admitted requests the store could not hold.
+func (e *Engine) Unheld() int64 { return e.unheld.Load() }
 
 // Refilled has a caller that waits for a key ask the store at once.
 func (e *Engine) Refilled(c *core.Charge) {

@@ -144,23 +144,28 @@ func (r *Run) endHolds(over []core.Settlement) int {
 	return len(ids)
 }
 
-// extend has the hold of an admitted request extended until t is settled.
+// extend has the hold of an admitted request extended until t is settled. What the store could not
+// hold is a reservation without a hold.
 func (r *Run) extend(t *taken) {
 	h := r.held
-	if h.Found != core.HoldLives && (h.Found != core.HoldUnknown || r.asks[0].Decision.Mode != core.ModeExact) {
-		return // it is a reservation without a hold
-	}
+	kept := h.Found == core.HoldLives || h.Found == core.HoldUnknown && r.asks[0].Decision.Mode == core.ModeExact
 	l := &lease{engine: t.engine, renewals: &r.plan.renewals, window: core.Duration(h.Life), hold: &h.ID, unnamed: r.unnamed,
 		renewed: time.Now(), lost: make(chan struct{})}
 	for i := range t.units {
 		u := &t.units[i]
-		if u.held = !u.watches && u.Cost > 0 && u.Quota.Holds(); u.held {
+		if !u.watches && u.Cost > 0 && u.Quota.Holds() {
+			u.held = kept
 			l.charges = append(l.charges, u.Charge)
 		}
 	}
-	if len(l.charges) > 0 {
+	switch {
+	case len(l.charges) == 0:
+	case kept:
 		t.lease = l
 		l.renewals.add(l)
+	default:
+		r.Unheld = true
+		t.engine.unheld.Add(1)
 	}
 }
 

@@ -19,6 +19,7 @@ type Run struct {
 	Waited  time.Duration // until the rules admitted the request, or before it was refused
 	Latency time.Duration // of the last call of the store, if it was measured
 	Ended   int           // holds of others that it has given back
+	Unheld  bool          // whether the store could not hold what it took
 
 	plan    *Plan
 	asks    []core.Ask    // the first decides the request, the others watch
@@ -52,7 +53,7 @@ func (p *Plan) Begin() *Run {
 		r.asks[0].Charges = r.Charges
 		r.agreed.Terms = p.usual
 	}
-	r.Caller, r.Waited, r.Latency, r.Ended = Caller{Terms: p.usual}, 0, 0, 0
+	r.Caller, r.Waited, r.Latency, r.Ended, r.Unheld = Caller{Terms: p.usual}, 0, 0, 0, false
 	return r
 }
 

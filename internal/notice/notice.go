@@ -40,6 +40,7 @@ const (
 	PoliciesLifted  = "LIMIT-207" // a policy file lifts limits that were in force
 	Forgiven        = "LIMIT-208" // a request cost more than its rule may owe
 	HoldsEnded      = "LIMIT-209" // what was held came back without being settled
+	Unheld          = "LIMIT-210" // a request with Hold was admitted, and could not be held
 	Unreachable     = "LIMIT-301" // Redis does not answer, or not this user
 	RefusesWrites   = "LIMIT-302" // Redis cannot be written
 	NoPermission    = "LIMIT-303" // the Redis user may not run what a decision needs
@@ -62,7 +63,7 @@ const (
 var Codes = []string{SecondRoute, ChargedTwice, NoRoute, UntrustedProxy, NoPathValue, LateUser, SilentProxy,
 	SharedPattern, DifferentRules, NoUsers, SeveralMemories, BadOverride, Undeclared, UnknownClass,
 	NoListedUsers, ExemptProxy, UnmetRoutes, MoreInstances, FreeAttempts, Undecided, Unsettled, LeaseLost, Overflow, Outage,
-	InvalidPolicies, PoliciesLifted, Forgiven, HoldsEnded, Unreachable, RefusesWrites, NoPermission, Evicts, NoInfo, Clock, NoConnection}
+	InvalidPolicies, PoliciesLifted, Forgiven, HoldsEnded, Unheld, Unreachable, RefusesWrites, NoPermission, Evicts, NoInfo, Clock, NoConnection}
 
 // Every is the least time between two lines of one kind.
 const Every = time.Minute

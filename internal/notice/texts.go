@@ -36,8 +36,10 @@ var texts = map[string]string{
 		"together admit more than the limits: set limit.Options.Instances to their number",
 	FreeAttempts: "limit: a rule set before authentication gives back what a rule by user refuses behind it, so a user " +
 		"over the limit is authenticated as often as it likes: write attempts in a rule before authentication",
-	Undecided:  "limit: a request could not be decided",
-	Unsettled:  "limit: an admitted request could not be settled",
+	Undecided: "limit: a request could not be decided",
+	Unsettled: "limit: an admitted request could not be settled",
+	Unheld: "limit: admitted requests with Hold could not be held: a repeat is charged again, and nothing comes back if " +
+		"the process dies; outside an outage, raise MaxKeys",
 	HoldsEnded: "limit: holds ended that nobody settled or extended: what they took came back; settle what is reserved",
 	Forgiven: "limit: a request cost more than its rules may owe: the rest is not charged; reserve more, or " +
 		"write a larger debt",

@@ -28,7 +28,7 @@ func (l *Limiters) Add(limiter *limit.Limiter) {
 }
 
 // Values returns the values of [OfLimiters].
-func (l *Limiters) Values() (values [10]int64) {
+func (l *Limiters) Values() (values [11]int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, limiter := range l.list {
@@ -36,7 +36,7 @@ func (l *Limiters) Values() (values [10]int64) {
 		if stats.Unavailable {
 			values[1]++
 		}
-		for i, n := range [...]int64{stats.Waiters, 0, stats.Blocked, stats.Outages, stats.Owed, stats.Paid, stats.Reserved, stats.Settled, stats.Forgiven, stats.Ended} {
+		for i, n := range [...]int64{stats.Waiters, 0, stats.Blocked, stats.Outages, stats.Owed, stats.Paid, stats.Reserved, stats.Settled, stats.Forgiven, stats.Ended, stats.Unheld} {
 			values[i] += n
 		}
 	}

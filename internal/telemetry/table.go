@@ -100,10 +100,12 @@ var (
 		"Units that requests cost beyond what their rules may owe.", nil, nil}
 	HoldsEnded = &Metric{"rate_limiting.holds.ended", "rate_limiting_holds_ended_total", "{hold}", Counter,
 		"Holds that ended unsettled, and were given back by this process.", nil, nil}
+	Unheld = &Metric{"rate_limiting.holds.refused", "rate_limiting_holds_refused_total", "{request}", Counter,
+		"Admitted requests with Hold that could not be held.", nil, nil}
 )
 
 // OfDecisions and OfLimiters are all metrics, in the order of the documentation.
 var (
 	OfDecisions = []*Metric{Requests, Refusals, Marks, Shadows, Agreement, Errors, GivenBack, Latency, Used, Waits}
-	OfLimiters  = []*Metric{Waiters, Unavailable, Blocked, Outages, Owed, Paid, Reserved, Settled, Forgiven, HoldsEnded}
+	OfLimiters  = []*Metric{Waiters, Unavailable, Blocked, Outages, Owed, Paid, Reserved, Settled, Forgiven, HoldsEnded, Unheld}
 )

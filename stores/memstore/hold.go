@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"unique"
 
 	"github.com/routelimit/limit/core"
@@ -13,22 +14,36 @@ import (
 // held are the holds of a shard.
 type held struct {
 	keys   map[keyOfRule]*holds
-	before int   // how many keys there were when those without holds were last dropped
-	n      int   // holds of all keys
-	swept  int64 // when those of all keys were last forgotten for room
+	before int           // how many keys there were when those without holds were last dropped
+	n      *atomic.Int64 // holds of all keys of the store; nil until there are some
 }
 
-// holdsPerKey is how many holds there may be for each key that has room, on average. Those
-// that are remembered after their end count too.
+// holdsPerKey is how many holds there may be for each key that has room. Those that are
+// remembered after their end count too. One key may have all of them.
 const holdsPerKey = 4
 
-// fits reports whether there is room for one more hold.
-func (all *held) fits(room int, now int64) bool {
-	if all.n/holdsPerKey >= room && (now-all.swept >= 1_000_000 || now < all.swept) {
-		all.swept = now
-		all.sweep(now)
+// fits reports whether there is room for the holds of so many charges.
+func (s *Store) fits(charges int) bool {
+	return (s.holding.Load()+int64(charges)-1)/(holdsPerKey*keyShards) < int64(s.room)
+}
+
+// makeRoom drops what has long ended everywhere, at most once a second, but for what others use
+// now. The shards of keys are locked.
+func (s *Store) makeRoom(keys []target, now int64) {
+	last := s.swept.Load()
+	if now-last < 1_000_000 && now >= last || !s.swept.CompareAndSwap(last, now) {
+		return
 	}
-	return all.n/holdsPerKey < room
+	for i := range s.shards {
+		shard := &s.shards[i]
+		mine := slices.ContainsFunc(keys, func(k target) bool { return k.shard == i })
+		if mine || shard.mu.TryLock() { // waiting for one could deadlock
+			shard.held.sweep(now)
+			if !mine {
+				shard.mu.Unlock()
+			}
+		}
+	}
 }
 
 // sweep drops what has long ended of all keys.
@@ -44,7 +59,7 @@ func (all *held) sweep(now int64) {
 // remove drops all holds of a key.
 func (all *held) remove(name keyOfRule) {
 	if h := all.keys[name]; h != nil {
-		all.n -= len(h.byID)
+		all.n.Add(-int64(len(h.byID)))
 		delete(all.keys, name)
 	}
 }
@@ -99,7 +114,7 @@ func (s *Store) holdsOf(k *target, now int64, add bool) *holds {
 			return nil
 		}
 		if all.keys == nil {
-			all.keys = make(map[keyOfRule]*holds)
+			all.keys, all.n = make(map[keyOfRule]*holds), &s.holding
 		}
 		if len(all.keys) >= 2*all.before+16 {
 			all.sweep(now)
@@ -129,7 +144,7 @@ func (h *holds) forget(now int64) {
 
 func (h *holds) drop(id core.HoldID) {
 	delete(h.byID, id)
-	h.of.n--
+	h.of.n.Add(-1)
 }
 
 // shrink drops the ends of holds that were forgotten before them, once most are of such.
@@ -157,7 +172,7 @@ func (h *holds) find(id core.HoldID, now int64) *hold {
 func (h *holds) set(id core.HoldID, of *hold, until int64) {
 	of.until = until
 	if h.byID[id] == nil {
-		h.of.n++
+		h.of.n.Add(1)
 	}
 	h.byID[id] = of
 	heap.Push(&h.ends, ending{until, id})
@@ -221,16 +236,22 @@ func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
 		ask.Decision = again.Decision
 		return nil
 	}
-	s.take(ask, keys, now)
-	d := &ask.Decision
-	if !d.Allowed {
-		return nil
+	if s.take(ask, keys, now); ask.Decision.Allowed {
+		s.keep(keys, ask, h, now)
 	}
+	return nil
+}
+
+// keep holds what an ask took, if there is room.
+func (s *Store) keep(keys []target, ask *core.Ask, h *core.Hold, now int64) {
+	if !s.fits(len(keys)) {
+		s.makeRoom(keys, now)
+	}
+	d := &ask.Decision
 	for i := range keys {
-		all := &s.shards[keys[i].shard].held
-		if d.Overflow(i) != core.OwnQuota || !all.fits(s.room, now) { // what keys share cannot be told apart later
+		if d.Overflow(i) != core.OwnQuota || !s.fits(len(keys)) { // what keys share cannot be told apart later
 			h.Found = core.HoldRefused
-			return nil
+			return
 		}
 	}
 	for i := range ask.Charges {
@@ -245,7 +266,6 @@ func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
 		of.taken.Charge = core.Charge{Cost: c.Cost} // the rest would keep the strings of a request
 		s.holdsOf(&keys[i], now, true).set(h.ID, of, now+h.Life)
 	}
-	return nil
 }
 
 // Settle implements [core.Holder].

@@ -12,15 +12,29 @@ import (
 // holdsOf returns how many holds a store has, which must be as many as it counts.
 func holdsOf(t *testing.T, s *Store) (n int) {
 	t.Helper()
-	counted := 0
 	for i := range s.shards {
-		counted += s.shards[i].held.n
 		for _, h := range s.shards[i].held.keys {
 			n += len(h.byID)
 		}
 	}
-	require.Equal(t, n, counted)
+	require.EqualValues(t, n, s.holding.Load())
 	return n
+}
+
+// TestHoldsOfAKey has one key, of all requests or of a client, hold as much as the store has room for.
+func TestHoldsOfAKey(t *testing.T) {
+	const most = 256 * holdsPerKey
+	for _, key := range []string{"", "k"} {
+		now := int64(1_750_000_000_000_000)
+		s := New(&Options{MaxKeys: 256, Now: func() int64 { return now }})
+		c := core.Charge{Policy: "p", Rule: "r", Key: key, Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 10 * most, Window: 3600_000_000}, Cost: 1}
+		for i := range most + 1 {
+			ask, h := core.Ask{Charges: []core.Charge{c}}, core.Hold{ID: core.HoldIDOf(fmt.Sprint(i)), Life: core.MinHold}
+			require.NoError(t, s.Hold(t.Context(), &ask, &h))
+			require.Equal(t, i == most, h.Found == core.HoldRefused, "%q: %d", key, i)
+		}
+		require.Equal(t, most, holdsOf(t, s))
+	}
 }
 
 // TestHoldsAreBounded has new clients hold and settle, each once, under names that the store

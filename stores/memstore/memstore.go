@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -76,8 +77,8 @@ const DefaultMaxKeys = 1 << 17
 // either, or for a rule that all requests share. Then a new key is refused with a
 // RetryAfter of one second.
 //
-// There are about four holds for each of MaxKeys at most, those included that are
-// remembered after their end. Beyond that, requests are decided, and not held.
+// There are about four holds for each of MaxKeys at most, over all keys, those included
+// that are remembered after their end. Beyond that, requests are decided, and not held.
 //
 // Bans have no overflow quotas: there, clients would be barred for the strikes of
 // others. So without room for a new key, a [core.Ban] counts no strikes of the key
@@ -98,6 +99,10 @@ type Store struct {
 	now       func() int64 // microseconds
 	room      int          // entries of keys in a shard
 	monotonic bool         // the clock never steps back
+
+	_       [cacheLine]byte // decisions read what is before
+	holding atomic.Int64    // holds of all keys
+	swept   atomic.Int64    // when they were last forgotten for room
 }
 
 var _ core.Store = (*Store)(nil)

@@ -207,6 +207,7 @@ func TestWatch(t *testing.T) {
 	assert.Equal(t, map[string]int64{
 		"rate_limiting.forgiven{}":          0,
 		"rate_limiting.holds.ended{}":       0,
+		"rate_limiting.holds.refused{}":     0,
 		"rate_limiting.reservations{}":      6,
 		"rate_limiting.settlements{}":       2,
 		"rate_limiting.store.blocked{}":     0,

@@ -327,6 +327,9 @@ rate_limiting_forgiven_total 0
 # HELP rate_limiting_holds_ended_total Holds that ended unsettled, and were given back by this process.
 # TYPE rate_limiting_holds_ended_total counter
 rate_limiting_holds_ended_total 0
+# HELP rate_limiting_holds_refused_total Admitted requests with Hold that could not be held.
+# TYPE rate_limiting_holds_refused_total counter
+rate_limiting_holds_refused_total 0
 # HELP rate_limiting_reservations_total Reservations that were admitted.
 # TYPE rate_limiting_reservations_total counter
 rate_limiting_reservations_total 6
