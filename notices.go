@@ -17,11 +17,9 @@ import (
 // notices are the warnings of a limiter, apart from those of its guard. Clients can
 // cause the throttled ones as often as they like; declarations cause the others.
 type notices struct {
-	failures        [len(failures)]notice.Throttle
-	overflow, twice notice.Throttle
-	override        notice.Throttle
-	forgiven        notice.Throttle
-	ended, unheld   notice.Throttle
+	failures                  [len(failures)]notice.Throttle
+	overflow, twice, override notice.Throttle
+	forgiven, ended, unheld   notice.Throttle
 
 	// Whether each of these was written, which is once.
 	lateUser, unknownClass, freeAttempts atomic.Bool

@@ -92,6 +92,8 @@ func (p *version) checkHold(r *Request) error {
 		problem = "UpTo asks for less after a refusal, which is not held: leave out Hold, or UpTo"
 	case p.limiter.engine.Holder == nil:
 		problem = "the store holds nothing: leave out Hold, or use Redis without Spread and package prefetch"
+	case p.composed && !p.limiter.engine.Holds(p.rules):
+		problem = "a Cluster does not hold what rules of several sets take together: leave out Hold, or With"
 	case !slices.ContainsFunc(p.rules, func(r engine.Rule) bool { return r.Charge.Quota.Holds() }):
 		problem = "no rule of the policy can be held: leave out Hold"
 	default:

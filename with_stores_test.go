@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,9 +35,30 @@ func TestWith(t *testing.T) {
 		},
 	} {
 		for check, f := range map[string]func(*testing.T, *limit.Limiter){
-			"decides together": withTogether, "charges once": withOnce, "gives back": withBack, "outside HTTP": withJobs,
+			"decides together": withTogether, "charges once": withOnce, "gives back": withBack, "outside HTTP": withJobs, "holds": withHolds,
 		} {
 			t.Run(name+" "+check, func(t *testing.T) { f(t, limit.New(store(name+" "+check), nil)) })
+		}
+	}
+}
+
+// withHolds repeats a request of one set and of one that is With another: it is held, or an error
+// says that it cannot be.
+func withHolds(t *testing.T, l *limit.Limiter) {
+	r := limit.Request{Hold: time.Minute, ID: "1"}
+	own := limit.Named("own", limit.Global(time.Hour, 3))
+	for _, set := range []limit.RuleSet{own, limit.Named("composed", limit.Global(time.Hour, 3)).With(application)} {
+		p := bound(t, l, set)
+		for range 5 {
+			d, err := p.Take(t.Context(), r)
+			if strings.Contains(t.Name(), "Spread") || strings.Contains(t.Name(), "Cluster") && set.Others() != nil {
+				require.ErrorContains(t, err, "leave out Hold")
+				require.ErrorContains(t, p.Serve(nil, httptest.NewRequest("GET", "/", nil), limit.Request{Hold: time.Minute}, nil), "leave out Hold")
+				continue
+			}
+			require.NoError(t, err)
+			require.True(t, d.Allowed)
+			assert.EqualValues(t, 2, leftOf(t, p))
 		}
 	}
 }

@@ -11,8 +11,9 @@ import (
 // id, by any process. A hold ends by itself unless it is extended: what a process held that
 // dies comes back. Each key of an ask remembers its holds.
 type Holder interface {
-	// Holds reports whether the store can hold. One that wraps another store asks that.
-	Holds() bool
+	// Holds reports whether the store can hold what such charges take together, or anything if
+	// there are none. Their keys, costs and IDs do not matter. One that wraps another store asks that.
+	Holds(charges []Charge) bool
 
 	// Hold decides an ask as Take does, and holds what it takes, apart from charges on
 	// quotas that cannot be held: see [Quota.Holds]. If a hold with that ID lives on a key
@@ -32,7 +33,7 @@ type Holder interface {
 
 // HolderOf returns the Holder that a store is, or nil.
 func HolderOf(store Store) Holder {
-	if h, ok := store.(Holder); ok && h.Holds() {
+	if h, ok := store.(Holder); ok && h.Holds(nil) {
 		return h
 	}
 	return nil

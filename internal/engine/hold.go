@@ -32,6 +32,15 @@ func (r *Run) Hold(policy, name string, life int64) {
 	r.held = &core.Hold{ID: core.HoldIDOf(fmt.Sprintf("%q %q %q", policy, name, slices.Compact(keys))), Life: life}
 }
 
+// Holds reports whether the store, which must be a Holder, can hold what rules take together.
+func (e *Engine) Holds(rules []Rule) bool {
+	charges := make([]core.Charge, len(rules))
+	for i := range rules {
+		charges[i] = rules[i].Charge
+	}
+	return e.Holder.Holds(charges)
+}
+
 // hold has the store decide the first ask, and hold what it takes. What other holds left on its
 // keys is given back; where that helps a refused request, it is decided once more.
 func (r *Run) hold(asks []core.Ask) error {

@@ -8,7 +8,10 @@ import (
 )
 
 // Holds implements [core.Holder].
-func (s *Store) Holds() bool { return core.HolderOf(s.store.Store) != nil }
+func (s *Store) Holds(charges []core.Charge) bool {
+	h := core.HolderOf(s.store.Store)
+	return h != nil && h.Holds(charges)
+}
 
 // Hold implements [core.Holder]. While the store is unavailable, or may not know what was
 // admitted without it, and for keys on overflow quotas, the ask is decided as by Take, and not held. A call without an answer

@@ -191,7 +191,7 @@ func (h *holds) over(c *core.Charge, now int64, list []core.Settlement) []core.S
 }
 
 // Holds implements [core.Holder].
-func (s *Store) Holds() bool { return true }
+func (s *Store) Holds([]core.Charge) bool { return true }
 
 // Hold implements [core.Holder].
 func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {

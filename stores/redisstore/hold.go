@@ -9,9 +9,11 @@ import (
 	"github.com/routelimit/limit/lua"
 )
 
-// Holds implements [core.Holder]. A store with [Options].Spread holds nothing, since a hold is
-// in the slot of its policy.
-func (s *Store) Holds() bool { return s.parts == nil }
+// Holds implements [core.Holder]. A hold is in the slot of its policy: on a Cluster, charges of
+// several policies cannot be held together, and a store with [Options].Spread holds nothing.
+func (s *Store) Holds(charges []core.Charge) bool {
+	return s.parts == nil && !slices.ContainsFunc(charges, func(c core.Charge) bool { return !s.sameSlot(&charges[0], &c) })
+}
 
 // Hold implements [core.Holder]. It is a call of its own, not part of a batch. Keys that
 // several algorithms charge are not held.
@@ -24,7 +26,7 @@ func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
 	}
 	asks := []core.Ask{{Charges: slices.Clone(ask.Charges)}}
 	p := s.single(asks)
-	if s.reported.Load() != s.restarts.Load() || p == nil || !s.Holds() {
+	if s.reported.Load() != s.restarts.Load() || p == nil || s.parts != nil {
 		return s.takeUnheld(ctx, ask, h)
 	}
 	b := p.batcher(asks)

@@ -7,7 +7,10 @@ import (
 )
 
 // Holds implements [core.Holder].
-func (s *Store) Holds() bool { return core.HolderOf(s.store) != nil }
+func (s *Store) Holds(charges []core.Charge) bool {
+	h := core.HolderOf(s.store)
+	return h != nil && h.Holds(charges)
+}
 
 // Hold implements [core.Holder]. It always asks the store, which may know the hold.
 func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
