@@ -42,11 +42,11 @@ func (l *Limiter) callerOf(p door.Part) func(*http.Request) string {
 	return [...]func(*http.Request) string{door.User: caller.User, door.Plan: caller.Plan, door.Class: caller.Class}[p]
 }
 
-// who returns a part of the caller, or "".
+// who returns a part of the caller, or "". A request that a handler makes may be another caller's.
 func (l *layer) who(p door.Part) string {
 	limiter := l.version.limiter
 	for o := l; o != nil; o = o.outer {
-		if answer := o.known[p]; answer != "" && o.version.limiter == limiter {
+		if answer := o.known[p]; answer != "" && o.version.limiter == limiter && (o == l || l.sends(o) && (l.w == nil || l.answers(o))) {
 			return answer
 		}
 	}

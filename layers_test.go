@@ -538,3 +538,50 @@ func TestLayersAroundResponsesOfTheirOwn(t *testing.T) {
 		assert.Equal(t, 100-test.want, left(t, l, "app", "global-1h", ""), name)
 	}
 }
+
+// TestRequestsForOthers has a handler behind a set make requests for other users and plans, each
+// with the context of its own. They are charged to those, and a request that is passed on keeps
+// the answers that it was given.
+func TestRequestsForOthers(t *testing.T) {
+	for how, forUser := range map[string]func(w http.ResponseWriter, r *http.Request, user string) (http.ResponseWriter, *http.Request){
+		"a request of its own": func(_ http.ResponseWriter, r *http.Request, user string) (http.ResponseWriter, *http.Request) {
+			other := httptest.NewRequestWithContext(r.Context(), "GET", "/", nil)
+			other.Header.Set("User", user)
+			return httptest.NewRecorder(), other
+		},
+		"another user in its context": func(_ http.ResponseWriter, r *http.Request, user string) (http.ResponseWriter, *http.Request) {
+			return httptest.NewRecorder(), r.WithContext(context.WithValue(r.Context(), userKey{}, user))
+		},
+		"a part of its response": func(w http.ResponseWriter, r *http.Request, user string) (http.ResponseWriter, *http.Request) {
+			other := r.Clone(r.Context())
+			other.Header.Set("User", user)
+			return w, other
+		},
+	} {
+		asked := 0
+		user := func(r *http.Request) string {
+			asked++
+			if of, ok := r.Context().Value(userKey{}).(string); ok {
+				return of
+			}
+			return r.Header.Get("User")
+		}
+		l := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: user, Plan: user}})
+		rule := limit.Rule{Key: limit.ByUser, Limit: 9, Window: time.Hour, Plans: map[string]int64{"bob": 2, "carol": 1}}
+		served := make(map[string]int)
+		each := l.Limit(limit.Named("each", rule))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { served[user(r)]++ }))
+		batch := l.Limit(limit.Named("batch", rule))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			each.ServeHTTP(w, r)
+			for _, name := range []string{"bob", "bob", "bob", "carol"} {
+				each.ServeHTTP(forUser(w, r, name))
+			}
+		}))
+		for i := range 3 {
+			r := httptest.NewRequest("GET", "/", nil)
+			r.Header.Set("User", fmt.Sprint("alice", i))
+			batch.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		assert.Equal(t, map[string]int{"alice0": 1, "alice1": 1, "alice2": 1, "bob": 2, "carol": 1}, served, how)
+		assert.Equal(t, 3*(2+2*4)+6, asked, how)
+	}
+}
