@@ -169,8 +169,9 @@ func withJobs(t *testing.T, l *limit.Limiter) {
 	assert.EqualValues(t, 5, left(t, l, "app", "all", ""))
 }
 
-// TestWithLayers sends requests through random layers of sets that are With each other. Every
-// quota has what the requests took that were admitted, once for each.
+// TestWithLayers sends requests through random layers of sets that are With each other, of which
+// some know the plan of the caller. Every quota has what the requests took that were admitted, once
+// for each.
 func TestWithLayers(t *testing.T) {
 	client := redistest.Real(t)
 	for seed := range uint64(40) {
@@ -179,14 +180,16 @@ func TestWithLayers(t *testing.T) {
 		if seed%4 == 0 {
 			store = patientStore(client, redisstore.Options{Prefix: fmt.Sprint(seed)})
 		}
-		l := limit.New(store, nil)
-		limits, took := make(map[string]int64), make(map[string]int64)
+		l := limit.New(store, &limit.Options{Caller: limit.Caller[*http.Request]{Plan: header("Plan")}})
+		limits, took := make(map[string]map[string]int64), make(map[string]int64) // by plan
 		var sets []limit.RuleSet
 		var scopes [][]string // of each set
 		for i := range 6 {
 			name := fmt.Sprint("s", i)
-			limits[name] = 3 + random.Int64N(20)
-			set, names := limit.Named(name, limit.Global(time.Hour, limits[name])), []string{name}
+			limits[name] = map[string]int64{"": 3 + random.Int64N(20), "free": 1 + random.Int64N(20)}
+			rule := limit.Global(time.Hour, limits[name][""])
+			rule.Plans = map[string]int64{"free": limits[name]["free"]}
+			set, names := limit.Named(name, rule), []string{name}
 			for j := range sets {
 				if random.IntN(3) == 0 {
 					set, names = set.With(sets[j]), append(names, scopes[j]...)
@@ -197,6 +200,7 @@ func TestWithLayers(t *testing.T) {
 		for range 60 {
 			served := false
 			h := http.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served = true }))
+			fits, plan := true, []string{"", "free"}[random.IntN(2)] // of the sets so far, from the inside out
 			met, alone := make(map[string]bool), make(map[int]bool)
 			for range 1 + random.IntN(4) {
 				i := random.IntN(len(sets))
@@ -209,13 +213,19 @@ func TestWithLayers(t *testing.T) {
 				h = bound(t, l, sets[i]).Handler(h)
 				for _, name := range scopes[i] {
 					met[name] = true
+					fits = fits && took[name] < limits[name][plan]
+				}
+				if inside := h; plan != "" && random.IntN(2) == 0 {
+					plan = ""
+					h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						r.Header.Set("Plan", "free")
+						inside.ServeHTTP(w, r)
+					})
 				}
 			}
-			sent(h, "/")
-			fits := true
-			for name := range met {
-				fits = fits && took[name] < limits[name]
-			}
+			r := httptest.NewRequest("GET", "/", nil)
+			r.Header.Set("Plan", plan)
+			h.ServeHTTP(httptest.NewRecorder(), r)
 			assert.Equal(t, fits, served, seed)
 			for name := range met {
 				if served {
@@ -224,7 +234,7 @@ func TestWithLayers(t *testing.T) {
 			}
 		}
 		for name := range limits {
-			assert.Equal(t, limits[name]-took[name], left(t, l, name, "global-1h", ""), "%d %s", seed, name)
+			assert.Equal(t, max(0, limits[name][""]-took[name]), left(t, l, name, "global-1h", ""), "%d %s", seed, name)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -176,5 +177,64 @@ func TestWithPlans(t *testing.T) {
 		r, err := operate.Peek(t.Context(), l, "app", "all", "", plan)
 		require.NoError(t, err)
 		assert.Equal(t, want, r.Remaining, plan)
+	}
+}
+
+// TestWithTermsKnownInside has a set around another one that is With it, and that knows the plan or
+// the class of the caller: the rule admits what it does alone, and is charged once for it.
+func TestWithTermsKnownInside(t *testing.T) {
+	values := limit.ByHeader("Value")
+	for name, rule := range map[string]limit.Rule{
+		"log":         {},
+		"cells":       {Algorithm: limit.SlidingCells{}},
+		"counter":     {Algorithm: limit.SlidingCounter{}},
+		"fixed":       {Algorithm: limit.FixedWindow{}},
+		"values":      {Algorithm: limit.Distinct{Values: values}},
+		"concurrency": {Algorithm: limit.Concurrency{}},
+		"attempts":    {Attempts: true},
+		"class":       {Reserve: map[string]int64{"default": 97}},
+		"bucket":      {Algorithm: limit.TokenBucket{}, Reserve: map[string]int64{"default": 97}},
+		"more":        {Plans: map[string]int64{"free": 200}},
+	} {
+		for _, around := range []bool{false, true} {
+			rule.Name, rule.Key, rule.Limit, rule.Window = "all", limit.ByIP, 100, time.Hour
+			if rule.Plans == nil && rule.Reserve == nil {
+				rule.Plans = map[string]int64{"free": 3}
+			}
+			l := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{Plan: header("Plan"), Class: header("Class")}})
+			app := limit.Named("app", rule)
+			var h http.Handler
+			served, sends := 0, map[bool]int{true: 1, false: 20}[name == "concurrency"]
+			send := func() {
+				r := httptest.NewRequest("GET", "/", nil)
+				r.Header.Set("Value", fmt.Sprint(served))
+				h.ServeHTTP(httptest.NewRecorder(), r)
+			}
+			inner := l.Limit(limit.Rules(limit.PerIP(time.Hour, 1000)).With(app))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				if served++; name == "concurrency" && served < 20 {
+					send() // at once
+				}
+			}))
+			h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // authentication
+				r.Header.Set("Plan", "free")
+				r.Header.Set("Class", "background")
+				inner.ServeHTTP(w, r)
+			})
+			if around {
+				h = l.Limit(app)(h)
+			}
+			for range sends {
+				send()
+			}
+			want, taken := map[string]int{"more": 20}[name], map[string]int{"attempts": 20, "concurrency": 0}
+			if name != "more" {
+				want = 3
+			}
+			assert.Equal(t, want, served, "%s %t", name, around)
+			if n, other := taken[name]; other && (around || n == 0) {
+				want = n // attempts stay
+			}
+			assert.EqualValues(t, 100-want, left(t, l, "app", "all", "192.0.2.1"), "%s %t", name, around)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -176,20 +177,34 @@ func (r *Run) divide() {
 }
 
 // Spare exempts the caller from the rules whose quotas a decision has charged for the same
-// request. It is for runs of [Plan.Exempting].
+// request. A rule whose terms know more of the caller by now must have room for that charge.
+// Otherwise it refuses the request, by asking for it once more. It is for runs of
+// [Plan.Exempting].
 func (r *Run) Spare(d *Decision) {
 	if !d.Allowed || d.plan == nil {
 		return
 	}
 	for i := range r.Charges {
-		mine := r.plan.Charge(i, r.Charges[i].Key, r.Caller.Terms)
+		c := &r.Charges[i]
+		mine := r.plan.Charge(i, c.Key, r.Caller.Terms)
 		for j := range d.plan.rules {
 			other := d.plan.Charge(j, d.Key(j), d.Caller.Terms)
-			if mine.SameState(&other) && mine.Key == other.Key && !d.Caller.Exempts(j) {
+			switch {
+			case !mine.SameState(&other) || mine.Key != other.Key || d.Caller.Exempts(j):
+			case mine.Quota == other.Quota && r.Caller.Reserve(i) <= d.Caller.Reserve(j), mine.Quota.Bars(), r.covers(i, d, j):
 				r.Caller.Exempt |= 1 << i
+			case mine.Quota.Algorithm == core.Distinct:
+				c.ID = rand.Uint64() | 1 // the value has a place already, and would fit
 			}
 		}
 	}
+}
+
+// covers reports whether what a decision has left of a quota shows that a rule has room for what
+// the decision took. The order of such decisions says which requests have it.
+func (r *Run) covers(rule int, d *Decision, of int) bool {
+	used := d.Caller.Terms.Capacities[of] - d.Outcomes()[of].Remaining
+	return used+r.Caller.Reserve(rule) <= r.Caller.Terms.Capacities[rule]
 }
 
 // pending returns what the store is asked: what watches only the first time, since a
