@@ -573,3 +573,79 @@ func TestRepeatTakesATurn(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+// A mute store does not answer as many calls that give back, and does what they say or does not.
+type mute struct {
+	*memstore.Store
+	calls atomic.Int64
+	acts  bool
+}
+
+func (s *mute) Guarded() bool { return true }
+
+func (s *mute) Return(ctx context.Context, list []core.Return) ([]core.Returned, error) {
+	return muted(s, func() ([]core.Returned, error) { return s.Store.Return(ctx, list) })
+}
+
+func (s *mute) Settle(ctx context.Context, list []core.Settlement) ([]core.Settled, error) {
+	return muted(s, func() ([]core.Settled, error) { return s.Store.Settle(ctx, list) })
+}
+
+func muted[T any](s *mute, call func() ([]T, error)) ([]T, error) {
+	switch {
+	case s.calls.Add(-1) < 0:
+		return call()
+	case s.acts:
+		_, _ = call()
+	}
+	return nil, core.ErrUnavailable
+}
+
+// TestServedAfterLostReturns serves requests after another set has refused them while the store
+// did not answer what it was to give back. None of them is free.
+func TestServedAfterLostReturns(t *testing.T) {
+	test := func(t *testing.T, given limit.Request, calls int64, acts bool) {
+		store := &mute{Store: memstore.New(nil), acts: acts}
+		seen := 0
+		l := limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler), Observe: func(_ *http.Request, d limit.Decision, err error) {
+			if d.Policy == "outer" && d.Outcome() == "admitted" && err == nil {
+				seen++
+			}
+		}})
+		outer := mustPolicy(l, limit.Named("outer", limit.Rule{Key: limit.Everyone, Limit: 6, Window: time.Hour}))
+		none := mustPolicy(l, limit.Named("none", limit.Rule{Key: limit.Everyone, Limit: 1, Window: time.Hour}))
+		some := mustPolicy(l, limit.Named("some", limit.Rule{Key: limit.Everyone, Limit: 100, Window: time.Hour}))
+		_, err := none.Take(t.Context(), limit.Request{})
+		require.NoError(t, err)
+		served := 0
+		ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ })
+		for range 20 {
+			require.NoError(t, outer.Serve(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), given, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				store.calls.Store(calls)
+				none.Handler(ok).ServeHTTP(unsent{w}, r)
+				some.Handler(ok).ServeHTTP(w, r)
+			})))
+			store.calls.Store(0)
+			time.Sleep(10 * time.Second) // what is held is settled later
+		}
+		want := 6
+		if given.Hold == 0 && !acts {
+			want = 3 // a unit that may have come back counts twice
+		}
+		assert.Equal(t, []int{want, 0}, []int{served, int(leftOf(t, outer))})
+		if given.Hold > 0 && calls == 1 {
+			want *= 2 // given back, by a call that is repeated, and then taken again
+		}
+		assert.Equal(t, want, seen)
+		time.Sleep(time.Hour)
+	}
+	for name, given := range map[string]limit.Request{"taken": {}, "settle": {Settle: true}, "hold": {Hold: time.Minute}} {
+		for _, calls := range []int64{1, 3} {
+			for _, acts := range []bool{false, true} {
+				t.Run(fmt.Sprint(name, " ", calls, " ", acts), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { test(t, given, calls, acts) })
+				})
+			}
+		}
+	}
+}

@@ -37,7 +37,7 @@ func (h *Hold) Keep() bool {
 // claim returns the run of h, once, if what it took was given back, or if it was not.
 func (h *Hold) claim(given bool) *Run {
 	r := h.run.Swap(nil)
-	if r == nil || (len(r.given) > 0) == given {
+	if r == nil || r.gave() == given {
 		return r
 	}
 	h.run.Store(r)
@@ -145,43 +145,63 @@ func (e *Engine) GiveBack(ctx context.Context, list []Refund) {
 
 // Amend makes the outcomes of d, the decision that took them, those after units were given
 // back, and reports whether any were. They are its own afterwards. The run is then held
-// again, to be taken again.
+// again, to be taken again. So is that of units that a call without an answer may have given
+// back: if the request is served after all, they may count twice.
 func (b *Refund) Amend(d *Decision) (given bool) {
 	d.Decision = d.Decision.Clone()
 	if b.held != nil {
 		for i := range b.held.units {
-			if u := &b.held.units[i]; b.less[u.rule] > 0 {
-				d.Outcomes()[u.rule].Back(b.less[u.rule], d.Caller.Terms.Capacities[u.rule])
-				b.run.again(u.Charge, b.less[u.rule])
+			u := &b.held.units[i]
+			n := b.less[u.rule]
+			if n > 0 {
+				d.Outcomes()[u.rule].Back(n, d.Caller.Terms.Capacities[u.rule])
+				given = true
+			}
+			to := &b.run.given
+			if b.Err != nil && !b.run.plan.rules[u.rule].Keeps {
+				if n = u.total(); u.held && b.held.later != nil {
+					b.run.later, to = b.held.later, &b.run.owed
+				}
+			}
+			again(to, u.Charge, n)
+		}
+	}
+	for i, r := range b.run.returns.list {
+		n := r.Cost
+		if i < len(b.back) {
+			if n = b.back[i].Units; n > 0 {
+				d.Outcomes()[b.run.returns.rules[i]] = b.back[i].Outcome
+				given = true
 			}
 		}
+		again(&b.run.given, r.Charge, n)
 	}
-	for i := range b.back {
-		if b.back[i].Units > 0 {
-			d.Outcomes()[b.run.returns.rules[i]] = b.back[i].Outcome
-			b.run.again(b.run.returns.list[i].Charge, b.back[i].Units)
-		}
-	}
-	if len(b.run.given) == 0 {
+	if b.run.amended = given; !b.run.gave() {
 		b.run.End()
-		return false
+	} else {
+		b.hold.Set(b.run)
 	}
-	b.hold.Set(b.run)
-	return true
+	return given
 }
 
-// again notes units that were given back.
-func (r *Run) again(c core.Charge, units int64) {
+// gave reports whether what r took was given back, or may have been.
+func (r *Run) gave() bool { return len(r.given)+len(r.owed) > 0 }
+
+// again notes units to take again.
+func again(list *[]core.Charge, c core.Charge, units int64) {
+	if units == 0 {
+		return
+	}
 	c.Cost, c.Reserve, c.Debt, c.MaxDebt = units, 0, true, 0
-	if last := len(r.given) - 1; last >= 0 && r.given[last].SameState(&c) {
-		r.given[last].Cost += c.Cost // what the rule took later
+	if i := slices.IndexFunc(*list, func(g core.Charge) bool { return g.SameState(&c) }); i >= 0 {
+		(*list)[i].Cost += units // what the rule took later
 	} else {
-		r.given = append(r.given, c)
+		*list = append(*list, c)
 	}
 }
 
 // TakeAgain takes what was given back of the run of h again, for a request that is served
-// after all: as a debt, whatever is left by now. It reports whether there was any.
+// after all: as a debt, whatever is left by now. It reports whether Amend has said that there was any.
 func (h *Hold) TakeAgain(ctx context.Context) (given bool, err error) {
 	r := h.claim(true)
 	if r == nil {
@@ -190,8 +210,15 @@ func (h *Hold) TakeAgain(ctx context.Context) (given bool, err error) {
 	defer r.End()
 	ctx, cancel := r.plan.engine.settling(ctx)
 	defer cancel()
-	if _, err := core.Take(ctx, r.plan.engine.Store, r.given); err != nil {
-		return true, fmt.Errorf("%w: take again: %w", ErrUndecided, err)
+	list := r.given
+	if r.later != nil && r.later.owe(r.owed) {
+		list = append(list, r.owed...)
 	}
-	return true, nil
+	if len(list) == 0 {
+		return r.amended, nil
+	}
+	if _, err := core.Take(ctx, r.plan.engine.Store, list); err != nil {
+		return r.amended, fmt.Errorf("%w: take again: %w", ErrUndecided, err)
+	}
+	return r.amended, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -180,42 +181,73 @@ func (r *Run) extend(t *taken) {
 
 // settleHeld settles what is held, and adds what came back of each rule to given. It returns how
 // many units of rules with debts were forgiven, and [ErrSettled] if another process has settled
-// it. What the store does not answer is repeated in the background.
+// it. What the store does not answer is repeated, at last in the background: the call before may
+// have done it.
 func (t *taken) settleHeld(ctx context.Context, held *ruled[core.Settlement], given *[core.MaxCharges]int64) (forgiven int64, err error) {
-	list := held.list
+	list, again := held.list, false
 	done, err := t.engine.Holder.Settle(ctx, list)
-	if errors.Is(err, core.ErrUnavailable) && ctx.Err() == nil { // once at once: it may be repeated
+	if again = errors.Is(err, core.ErrUnavailable) && ctx.Err() == nil; again {
 		done, err = t.engine.Holder.Settle(ctx, list)
 	} else if err == nil && !slices.ContainsFunc(done, func(s core.Settled) bool { return s.Found == core.HoldLives || s.Found == core.HoldEnded }) {
 		return 0, ErrSettled
 	}
 	if err != nil {
-		t.engine.settleLater(list, time.Now().Add(t.lease.window+core.Duration(core.HoldMemory)), time.Second)
+		t.later = &later{list: list, until: time.Now().Add(t.lease.window + core.Duration(core.HoldMemory))}
+		t.engine.settleLater(t.later, time.Second)
 		return 0, fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
 	for i := range done {
 		if list[i].MaxDebt > 0 {
 			forgiven += done[i].Forgiven
 		}
-		given[held.rules[i]] += done[i].Given
-		if done[i].Given > 0 {
+		back := done[i].Given
+		if again && done[i].Found != core.HoldLives && done[i].Found != core.HoldEnded {
+			back = max(0, list[i].Cost-list[i].Used)
+		}
+		given[held.rules[i]] += back
+		if back > 0 {
 			t.engine.Refilled(&list[i].Charge)
 		}
 	}
 	return forgiven, nil
 }
 
-// settleLater repeats a settlement until the store answers, or has forgotten the hold.
-func (e *Engine) settleLater(list []core.Settlement, until time.Time, wait time.Duration) {
-	if time.Now().After(until) {
-		return
-	}
+// A later is a settlement that is repeated until the store answers, or has forgotten the hold.
+type later struct {
+	list  []core.Settlement
+	until time.Time
+
+	mu    sync.Mutex
+	ended bool
+	debts []core.Charge // to take then: before, the store would count them beside what is held
+}
+
+// owe has l take debts at its end. It reports whether that has been.
+func (l *later) owe(debts []core.Charge) (ended bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.debts = debts
+	return l.ended
+}
+
+func (l *later) end() (debts []core.Charge) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	return l.debts
+}
+
+func (e *Engine) settleLater(l *later, wait time.Duration) {
 	time.AfterFunc(wait, func() {
 		defer func() { _ = recover() }() // of a store: here it would end the program
 		ctx, cancel := e.settling(context.Background())
 		defer cancel()
-		if _, err := e.Holder.Settle(ctx, list); err != nil {
-			e.settleLater(list, until, min(2*wait, time.Minute))
+		if _, err := e.Holder.Settle(ctx, l.list); err != nil && time.Now().Before(l.until) {
+			e.settleLater(l, min(2*wait, time.Minute))
+		} else if debts := l.end(); len(debts) > 0 {
+			ctx, cancel := e.settling(context.Background())
+			defer cancel()
+			_, _ = core.Take(ctx, e.Store, debts) // a guard takes them also while the store is unavailable
 		}
 	})
 }

@@ -32,7 +32,10 @@ type Run struct {
 
 	// What is given back: see Hold.
 	returns ruled[core.Return]
-	given   []core.Charge // what was given back, as debts
+	given   []core.Charge // what was given back, or may have been, as debts
+	later   *later        // what gives back the rest, or nil
+	owed    []core.Charge // that rest
+	amended bool          // whether some was given back
 
 	held    *core.Hold // how what it takes is held, or nil
 	unnamed bool       // whether no other request can have that hold
@@ -67,12 +70,13 @@ func (r *Run) End() {
 	if r.result.plan != nil {
 		r.result = Decision{}
 	}
-	if len(r.returns.list)+len(r.given) > 0 {
+	if len(r.returns.list) > 0 || r.gave() {
 		clear(r.returns.list)
 		clear(r.given)
 		r.returns.list, r.returns.rules, r.given = r.returns.list[:0], r.returns.rules[:0], r.given[:0]
+		r.later, r.owed = nil, nil
 	}
-	r.asked, r.calling, r.waiter.ctx, r.held = false, nil, nil, nil
+	r.asked, r.amended, r.calling, r.waiter.ctx, r.held = false, false, nil, nil, nil
 	if r.waiter.place.Named() { // other goroutines may still have it
 		r.waiter = waiter{}
 	}

@@ -34,6 +34,7 @@ type taken struct {
 	reserved bool        // whether it is counted as a reservation
 	slot     time.Time   // when the slot of a queue comes, if the decision has a Delay
 	lease    *lease      // which extends the hold, or nil
+	later    *later      // which settles the hold, if the store has not answered, or nil
 
 	mu    sync.Mutex // of units, while they grow: see Use
 	units []unit
