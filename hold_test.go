@@ -20,6 +20,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/operate"
+	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -647,5 +648,50 @@ func TestServedAfterLostReturns(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestHoldSettledByAnswer has a set inside refuse what another one holds, of which some rules
+// settle by the answer and some count attempts: those stay held until there is one.
+func TestHoldSettledByAnswer(t *testing.T) {
+	for name, given := range map[string]limit.Request{"settle": {Settle: true}, "hold": {Hold: 10 * time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			l := limit.New(nil, nil)
+			outer := mustPolicy(l, limit.Named("outer",
+				limit.Rule{Name: "failures", Key: limit.Everyone, Limit: 9, Window: time.Hour, Settle: rules.OnStatus(401)},
+				limit.Rule{Name: "attempts", Key: limit.Everyone, Limit: 9, Window: time.Hour, Attempts: true},
+				limit.Rule{Name: "requests", Key: limit.Everyone, Limit: 9, Window: time.Hour}))
+			inner := mustPolicy(l, limit.Named("inner", limit.Rule{Key: limit.Everyone, Limit: 1, Window: time.Hour}))
+			_, err := inner.Take(t.Context(), limit.Request{})
+			require.NoError(t, err)
+			lefts := func() (list []int64) {
+				d, err := outer.Peek(t.Context(), limit.Request{})
+				require.NoError(t, err)
+				for rule := range d.Rules() {
+					list = append(list, rule.Remaining)
+				}
+				return list
+			}
+			serve := func(status int) {
+				var within []int64
+				require.NoError(t, outer.Serve(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), given, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					inner.Handler(ok200).ServeHTTP(unsent{w}, r)
+					time.Sleep(time.Minute) // it is extended
+					within = lefts()
+					w.WriteHeader(status)
+				})))
+				want := lefts()
+				if status != 401 {
+					want[0]--
+				}
+				assert.Equal(t, want, within, name)
+			}
+			serve(429)
+			assert.Equal(t, []int64{9, 8, 9}, lefts(), name)
+			serve(401)
+			assert.Equal(t, []int64{8, 7, 9}, lefts(), name)
+			reserved, settled := operate.ReadStats(l).Reserved, operate.ReadStats(l).Settled
+			assert.Equal(t, []int64{2, 2}, []int64{reserved, settled}, name)
+		})
 	}
 }

@@ -49,10 +49,13 @@ type Refund struct {
 	Err error // why the store did not answer all of it; it wraps [ErrUndecided]
 
 	hold *Hold
-	held *taken                 // under a core.Hold, or nil
-	less [core.MaxCharges]int64 // what each of its rules gave back
-	run  *Run                   // whose returned are given back
-	back []core.Returned        // of the first of them
+	run  *Run            // whose returned are given back
+	back []core.Returned // of the first of them
+
+	held  *taken                 // under a core.Hold, or nil
+	units []unit                 // of it, which are settled at 0
+	less  [core.MaxCharges]int64 // what each of its rules gave back
+	later *later                 // what settles them, if the store has not answered
 }
 
 // Unused appends to list what the run of h took for a decision and may give back: everything
@@ -63,32 +66,36 @@ func (h *Hold) Unused(d *Decision, list []Refund) []Refund {
 	if r == nil {
 		return list
 	}
-	t := d.taken
-	if t != nil && t.lease != nil && t.begin() {
-		return append(list, Refund{hold: h, run: r, held: t})
-	}
-	if t != nil && !t.ended.CompareAndSwap(false, true) { // the handler has settled it
-		r.End()
-		return list
-	}
-	if t == nil {
+	refund := Refund{hold: h, run: r}
+	switch t := d.taken; {
+	case t == nil:
 		for u := range r.took {
 			r.unused(&u)
 		}
-	} else {
+	case t.ended.CompareAndSwap(false, true): // otherwise the handler has settled it
 		t.mu.Lock() // the handler may say what it uses
 		defer t.mu.Unlock()
-		for i := range t.units {
-			r.unused(&t.units[i])
+		if t.lease != nil {
+			refund.held = t
 		}
-		t.units = slices.DeleteFunc(t.units, func(u unit) bool { return !r.plan.rules[u.rule].Keeps })
+		t.units = slices.DeleteFunc(t.units, func(u unit) bool {
+			switch {
+			case r.plan.rules[u.rule].Keeps:
+				return false
+			case t.lease != nil:
+				refund.units = append(refund.units, u)
+			default:
+				r.unused(&u)
+			}
+			return true
+		})
 		t.rest() // which the answer or the handler settles
 	}
-	if len(r.returns.list) == 0 {
+	if len(r.returns.list)+len(refund.units) == 0 {
 		r.End()
 		return list
 	}
-	return append(list, Refund{hold: h, run: r})
+	return append(list, refund)
 }
 
 // unused adds what u took to the returns, if it may be given back.
@@ -111,13 +118,8 @@ func (e *Engine) GiveBack(ctx context.Context, list []Refund) {
 		}
 	}
 	for i := range list {
-		if refund := &list[i]; refund.held != nil { // as if it had been settled at 0
-			refund.less, _, refund.Err = refund.held.settle(ctx, refund.held.units, func(rule int, charged int64) int64 {
-				if refund.run.plan.rules[rule].Keeps {
-					return charged
-				}
-				return 0
-			})
+		if refund := &list[i]; refund.held != nil {
+			refund.less, _, refund.later, refund.Err = refund.held.settle(ctx, refund.units, func(int, int64) int64 { return 0 })
 		}
 	}
 	var back []core.Returned
@@ -149,22 +151,19 @@ func (e *Engine) GiveBack(ctx context.Context, list []Refund) {
 // back: if the request is served after all, they may count twice.
 func (b *Refund) Amend(d *Decision) (given bool) {
 	d.Decision = d.Decision.Clone()
-	if b.held != nil {
-		for i := range b.held.units {
-			u := &b.held.units[i]
-			n := b.less[u.rule]
-			if n > 0 {
-				d.Outcomes()[u.rule].Back(n, d.Caller.Terms.Capacities[u.rule])
-				given = true
-			}
-			to := &b.run.given
-			if b.Err != nil && !b.run.plan.rules[u.rule].Keeps {
-				if n = u.total(); u.held && b.held.later != nil {
-					b.run.later, to = b.held.later, &b.run.owed
-				}
-			}
-			again(to, u.Charge, n)
+	for i := range b.units {
+		u, to := &b.units[i], &b.run.given
+		n := b.less[u.rule]
+		if n > 0 {
+			d.Outcomes()[u.rule].Back(n, d.Caller.Terms.Capacities[u.rule])
+			given = true
 		}
+		if b.Err != nil {
+			if n = u.total(); u.held && b.later != nil {
+				b.run.later, to = b.later, &b.run.owed
+			}
+		}
+		again(to, u.Charge, n)
 	}
 	for i, r := range b.run.returns.list {
 		n := r.Cost

@@ -183,18 +183,18 @@ func (r *Run) extend(t *taken) {
 // many units of rules with debts were forgiven, and [ErrSettled] if another process has settled
 // it. What the store does not answer is repeated, at last in the background: the call before may
 // have done it.
-func (t *taken) settleHeld(ctx context.Context, held *ruled[core.Settlement], given *[core.MaxCharges]int64) (forgiven int64, err error) {
+func (t *taken) settleHeld(ctx context.Context, held *ruled[core.Settlement], given *[core.MaxCharges]int64) (forgiven int64, after *later, err error) {
 	list, again := held.list, false
 	done, err := t.engine.Holder.Settle(ctx, list)
 	if again = errors.Is(err, core.ErrUnavailable) && ctx.Err() == nil; again {
 		done, err = t.engine.Holder.Settle(ctx, list)
 	} else if err == nil && !slices.ContainsFunc(done, func(s core.Settled) bool { return s.Found == core.HoldLives || s.Found == core.HoldEnded }) {
-		return 0, ErrSettled
+		return 0, nil, ErrSettled
 	}
 	if err != nil {
-		t.later = &later{list: list, until: time.Now().Add(t.lease.window + core.Duration(core.HoldMemory))}
-		t.engine.settleLater(t.later, time.Second)
-		return 0, fmt.Errorf("%w: %w", ErrUndecided, err)
+		l := &later{list: list, until: time.Now().Add(t.lease.window + core.Duration(core.HoldMemory))}
+		t.engine.settleLater(l, time.Second)
+		return 0, l, fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
 	for i := range done {
 		if list[i].MaxDebt > 0 {
@@ -209,7 +209,7 @@ func (t *taken) settleHeld(ctx context.Context, held *ruled[core.Settlement], gi
 			t.engine.Refilled(&list[i].Charge)
 		}
 	}
-	return forgiven, nil
+	return forgiven, nil, nil
 }
 
 // A later is a settlement that is repeated until the store answers, or has forgotten the hold.

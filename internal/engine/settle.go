@@ -34,7 +34,6 @@ type taken struct {
 	reserved bool        // whether it is counted as a reservation
 	slot     time.Time   // when the slot of a queue comes, if the decision has a Delay
 	lease    *lease      // which extends the hold, or nil
-	later    *later      // which settles the hold, if the store has not answered, or nil
 
 	mu    sync.Mutex // of units, while they grow: see Use
 	units []unit
@@ -191,12 +190,13 @@ func (d *Decision) Settle(ctx context.Context, cost func(rule int, charged int64
 	}
 	ctx, cancel := d.taken.engine.settling(ctx) // it is settled once, and a client may have hung up
 	defer cancel()
-	_, forgiven, err = d.taken.settle(ctx, d.taken.units, cost)
+	_, forgiven, _, err = d.taken.settle(ctx, d.taken.units, cost)
 	return forgiven, err
 }
 
-// settle returns the units that each rule got back, and how many were forgiven.
-func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, charged int64) int64) (given [core.MaxCharges]int64, forgiven int64, err error) {
+// settle returns the units that each rule got back, how many were forgiven, and what settles
+// those that are held if the store has not answered.
+func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, charged int64) int64) (given [core.MaxCharges]int64, forgiven int64, after *later, err error) {
 	t.mu.Lock() // a Use may still be asking
 	defer t.mu.Unlock()
 	var settled error // what came of what is held
@@ -222,7 +222,7 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 		}
 	}
 	if held.list != nil {
-		forgiven, settled = t.settleHeld(ctx, &held, &given)
+		forgiven, after, settled = t.settleHeld(ctx, &held, &given)
 	}
 	err = t.owe(ctx, owed)
 	for _, d := range owed {
@@ -242,9 +242,9 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 		err = errors.Join(err, problem)
 	}
 	if err != nil {
-		return given, forgiven, fmt.Errorf("%w: %w", ErrUndecided, err)
+		return given, forgiven, after, fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
-	return given, forgiven, settled
+	return given, forgiven, after, settled
 }
 
 // A debt is units that a rule takes above its limit, as far as its MaxDebt allows.
@@ -333,6 +333,6 @@ func (t *taken) giveBack() (given [core.MaxCharges]int64) {
 	ctx, cancel := t.engine.settling(context.Background())
 	defer cancel()
 	units := slices.DeleteFunc(slices.Clone(t.units), func(u unit) bool { return u.watches || u.held && t.repeats })
-	given, _, _ = t.settle(ctx, units, func(int, int64) int64 { return 0 }) // otherwise it stays taken
+	given, _, _, _ = t.settle(ctx, units, func(int, int64) int64 { return 0 }) // otherwise it stays taken
 	return given
 }
