@@ -118,9 +118,10 @@ func (m *meter) wait(d *limit.Decision) time.Duration {
 	i := 0
 	for rule := range d.Rules() {
 		// ResetAfter is when the last byte taken has passed at the rate.
-		early := t.bursts[i] - rule.ResetAfter
+		early, rate := ahead(t.buckets[i], rule.Limit)
+		early -= rule.ResetAfter
 		wait = max(wait, -early)
-		chunk = min(chunk, bytesIn(t.buckets[i], max(0, early))/2)
+		chunk = min(chunk, bytesIn(rate, max(0, early))/2)
 		i++
 	}
 	m.chunk = max(t.chunk, chunk)

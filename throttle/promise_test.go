@@ -130,3 +130,28 @@ func TestThrottleLastRead(t *testing.T) {
 		assert.InDelta(t, (500_000-10_000)/100_000., time.Since(start).Seconds(), 0.001)
 	})
 }
+
+// TestThrottleOverridden gives a key another rate than its rule has: what passes at any time is at
+// most the burst, and what comes at that rate. A burst below one permit counts as one permit.
+func TestThrottleOverridden(t *testing.T) {
+	for _, test := range []struct{ burst, rate, most int64 }{
+		{5_000, 1_000_000, 5_000}, {0, 1_000_000, 10_000}, {5_000, 2_000, 5_000}, {0, 2_000, 2_000}, {0, 100, 1_024},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			limiter := limit.New(nil, &limit.Options{Override: func(string, string, string) int64 { return test.rate }})
+			rule := throttle.Bandwidth(limit.Everyone, time.Second, 10_000)
+			rule.Algorithm = limit.TokenBucket{Burst: test.burst}
+			start, size := time.Now(), 2*test.rate+20_000
+			h := throttle.Limit(limiter, limit.Rules(rule), nil)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				for sent := int64(0); sent < size; sent += 10 {
+					_, err := w.Write(make([]byte, 10))
+					if most := test.most + int64(float64(test.rate)*time.Since(start).Seconds()); !assert.NoError(t, err) || !assert.LessOrEqual(t, sent+10, most+1, "%+v", test) {
+						return
+					}
+				}
+			}))
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+			assert.InDelta(t, float64(size-test.most)/float64(test.rate), time.Since(start).Seconds(), 0.1+600/float64(test.rate), "%+v", test)
+		})
+	}
+}

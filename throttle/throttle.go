@@ -70,9 +70,8 @@ type Throttle struct {
 	rules   limit.RuleSet // of queues
 	policy  *limit.Policy
 	options Options
-	chunk   int64           // bytes: the usual permit
-	bursts  []time.Duration // for each rule, the time that its burst takes
-	buckets []limit.Rule    // the rules that were given
+	chunk   int64        // bytes: the usual permit
+	buckets []limit.Rule // the rules that were given
 }
 
 // New binds rules to a limiter. Each is a token bucket of bytes, as [Bandwidth]
@@ -112,8 +111,6 @@ func New(limiter *limit.Limiter, set limit.RuleSet, options *Options) (*Throttle
 	}
 	for _, r := range t.buckets {
 		t.chunk = min(t.chunk, chunk(r))
-		full, _ := core.MulDiv(max(burst(r), chunk(r)), r.Window.Microseconds(), r.Limit)
-		t.bursts = append(t.bursts, time.Duration(min(full, math.MaxInt64/1000))*time.Microsecond)
 	}
 	return t, nil
 }
@@ -194,6 +191,15 @@ func bytesIn(r limit.Rule, t time.Duration) int64 {
 func burst(r limit.Rule) int64 {
 	bucket, _ := r.Algorithm.(limit.TokenBucket)
 	return cmp.Or(bucket.Burst, r.Limit)
+}
+
+// ahead returns how long the burst of a rule takes at the rate of a caller, which an override may
+// have set, and that rate. A burst that is not written is that of the lower rate.
+func ahead(r limit.Rule, rate int64) (time.Duration, limit.Rule) {
+	of := r
+	of.Limit = max(1, rate)
+	full, _ := core.MulDiv(max(min(burst(of), burst(r)), chunk(r)), r.Window.Microseconds(), of.Limit)
+	return time.Duration(min(full, math.MaxInt64/1000)) * time.Microsecond, of
 }
 
 // queue returns the queue that a bucket of bytes is. A permit gets the slot at which
