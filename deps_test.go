@@ -71,6 +71,7 @@ var only = []struct {
 	{"rules", []string{std, "core", "internal/grammar", "internal/excerpt", "internal/clientip"}, "a rule is declared without anything that decides by it"},
 	{"internal/tags", []string{std, "core", "rules", "internal/grammar", "internal/excerpt", "internal/clientip"}, "tags are read for every router"},
 	{"internal/filewatch", []string{std}, "a file that changes knows nothing of what it says"},
+	{"internal/patterns", []string{std}, "a path is read whatever limits it"},
 	{"internal/histogram", []string{std}, "numbers are counted whatever they are of"},
 	{"internal/notice", []string{std}, "a log line knows nothing of requests"},
 	{"internal/listeners", []string{std}, "functions are kept whatever they are told"},

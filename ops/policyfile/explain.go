@@ -12,6 +12,7 @@ import (
 	"github.com/routelimit/limit/adapter"
 	"github.com/routelimit/limit/internal/excerpt"
 	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/internal/patterns"
 )
 
 // Explain returns in words what applies to a request, and why: the entry that exempts or
@@ -45,7 +46,7 @@ func (f *File) Explain(r *http.Request, options *limit.Options) string {
 	}
 	e.line("exempt: no entry matches")
 	if entry, ok := e.entry(f.barred); ok {
-		if matchOf(e.mux, lookedUp(r)).pattern == "" {
+		if len(patterns.Append(nil, e.mux, r)) == 0 {
 			e.line("barred by %s, but no route of the file matches: answered with 403 only if code attaches a policy there", entry)
 		} else {
 			e.line("barred by %s: answered with 403", entry)
@@ -118,25 +119,30 @@ func (e *explanation) entry(entries []entry) (string, bool) {
 	return "", false
 }
 
-// policy explains the policy of a request.
+// policy explains the policies of a request.
 func (e *explanation) policy(r *http.Request) {
-	m := matchOf(e.mux, lookedUp(r))
-	for i := range e.policies {
-		policy := &e.policies[i]
-		for _, route := range policy.routes {
-			if route.pattern == m.pattern {
-				e.line("policy %s, by its route %s (%s)", policy.name, route.pattern, e.source.at(route.node, 0))
-				e.rules(policy, m.withValues(e.mux, r, route.values))
-				return
+	matches := patterns.Append(nil, e.mux, r)
+	if len(matches) > 1 {
+		e.line("routers read this path in different ways: all of these %d policies decide", len(matches))
+	}
+	for _, m := range matches {
+		for i := range e.policies {
+			policy := &e.policies[i]
+			if j := slices.IndexFunc(policy.routes, func(r route) bool { return r.pattern == m.Pattern }); j >= 0 {
+				e.line("policy %s, by its route %s (%s)", policy.name, m.Pattern, e.source.at(policy.routes[j].node, 0))
+				e.rules(policy, withValues(e.mux, r, &m, policy.routes[j].values))
 			}
 		}
+	}
+	if len(matches) > 0 {
+		return
 	}
 	e.line("policy: none of the routes of the file matches")
 	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
 		other := r.Clone(r.Context())
 		if other.Method = method; method != r.Method {
-			if _, pattern := e.mux.Handler(other); pattern != "" {
-				e.line("  %s of the same path matches %s", method, pattern)
+			for _, m := range patterns.Append(nil, e.mux, other) {
+				e.line("  %s of the same path matches %s", method, m.Pattern)
 			}
 		}
 	}

@@ -2,13 +2,12 @@ package policyfile
 
 import (
 	"net/http"
-	"net/url"
-	"path"
-	"strings"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/patterns"
 	"github.com/routelimit/limit/ops/access"
 )
 
@@ -48,9 +47,9 @@ func prepare(v version, before *state) *state {
 // Handler returns a handler that limits the routes of the policies, before next: a
 // ServeMux, any other router, or a whole server. A request is decided by the policy of
 // the pattern that matches it best, as a ServeMux chooses among patterns, and passes if
-// none matches. A path such as "//login" counts as "/login". If a path has an encoded
-// slash, and matches different policies with and without decoding it, both decide. All
-// routes of a policy share its quotas.
+// none matches. Routers read a path with an encoded slash, or such as "//login" or
+// "/x/../login", in different ways. If it matches several patterns then, the policies of
+// all of them decide. All routes of a policy share its quotas.
 //
 // Call it where the program starts, after [Policies.Follow]; it panics before that. The
 // handler follows the file.
@@ -70,58 +69,38 @@ type handler struct {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s, next := h.policies.state.Load(), h.next
+	s := h.policies.state.Load()
 	once(&s.served)
-	first := s.match(lookedUp(r))
-	if r.URL.RawPath != "" {
-		// Routers behind may read an encoded slash as one of a value, as a ServeMux does,
-		// or as one between values. What is not limited by one reading is by the other.
-		decoded := *r.URL
-		decoded.RawPath = ""
-		other := lookedUp(r).WithContext(r.Context())
-		other.URL = &decoded
-		if second := s.match(other); second.pattern != first.pattern {
-			next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { second.serve(s, w, r, h.next) })
-		}
+	var one [1]patterns.Match
+	matches := patterns.Append(one[:0], s.mux, r)
+	for _, m := range matches {
+		once(s.targets[m.Pattern].met)
 	}
-	first.serve(s, w, r, next)
+	switch len(matches) {
+	case 0:
+		h.next.ServeHTTP(w, r)
+	case 1:
+		s.serve(w, r, &matches[0], h.next)
+	default:
+		s.serveAll(w, r, slices.Clone(matches), h.next) // a clone, so that one stays on the stack
+	}
 }
 
-// serve serves a request by the policy of a match, if there is one.
-func (m *match) serve(s *state, w http.ResponseWriter, r *http.Request, next http.Handler) {
-	if m.target == nil {
+// serve serves a request by the policy of a match.
+func (s *state) serve(w http.ResponseWriter, r *http.Request, m *patterns.Match, next http.Handler) {
+	t := s.targets[m.Pattern]
+	_ = t.policy.Serve(w, withValues(s.mux, r, m, t.values), limit.Request{}, next) // which gives nothing that could be wrong
+}
+
+// serveAll serves a request by the policies of its matches, one inside the other.
+func (s *state) serveAll(w http.ResponseWriter, r *http.Request, matches []patterns.Match, next http.Handler) {
+	if len(matches) == 0 {
 		next.ServeHTTP(w, r)
 		return
 	}
-	_ = m.policy.Serve(w, m.withValues(s.mux, r, m.values), limit.Request{}, next) // which gives nothing that could be wrong
-}
-
-// lookedUp returns r or, if its host has capitals or a dot at its end, a copy with the
-// host as patterns write it: a ServeMux takes those for other hosts.
-func lookedUp(r *http.Request) *http.Request {
-	host := strings.TrimSuffix(strings.Replace(strings.ToLower(r.Host), ".:", ":", 1), ".")
-	if host == r.Host {
-		return r
-	}
-	with := r.WithContext(r.Context()) // a copy
-	with.Host = host
-	return with
-}
-
-// A match is what a ServeMux has for a request.
-type match struct {
-	*target
-	pattern string        // "" if none matches
-	of      *http.Request // what was looked up
-	clean   bool          // whether its path is as a ServeMux wants it
-}
-
-func (s *state) match(r *http.Request) match {
-	m := matchOf(s.mux, r)
-	if m.target = s.targets[m.pattern]; m.target != nil {
-		once(m.met)
-	}
-	return m
+	s.serve(w, r, &matches[0], http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.serveAll(w, r, matches[1:], next)
+	}))
 }
 
 // once sets a flag. A flag that is set is not written, since all processors read it.
@@ -131,40 +110,17 @@ func once(flag *atomic.Bool) {
 	}
 }
 
-// matchOf returns a match without its target.
-func matchOf(mux *http.ServeMux, r *http.Request) match {
-	found, pattern := mux.Handler(r)
-	_, clean := found.(matched)
-	return match{pattern: pattern, of: r, clean: clean}
-}
-
 // withValues returns r with the path values that the rules need, which a router behind
 // does not see.
-func (m *match) withValues(mux *http.ServeMux, r *http.Request, values []string) *http.Request {
-	if len(values) == 0 {
+func withValues(mux *http.ServeMux, r *http.Request, m *patterns.Match, names []string) *http.Request {
+	if len(names) == 0 {
 		return r
 	}
-	u := *m.of.URL
-	if !m.clean {
-		u = url.URL{Path: cleanPath(u.Path)}
-	}
-	probe := &http.Request{Method: r.Method, Host: m.of.Host, URL: &u}
-	if found := matchOf(mux, probe); found.clean {
-		mux.ServeHTTP(nil, probe) // by matched, which writes nothing
-	}
+	value := m.Values(mux)
 	with := r.WithContext(r.Context()) // a copy
-	with.Pattern = m.pattern
-	for _, name := range values {
-		with.SetPathValue(name, probe.PathValue(name))
+	with.Pattern = m.Pattern
+	for _, name := range names {
+		with.SetPathValue(name, value(name))
 	}
 	return with
-}
-
-// cleanPath is what a ServeMux does to a path.
-func cleanPath(p string) string {
-	cleaned := path.Clean("/" + p)
-	if strings.HasSuffix(p, "/") && cleaned != "/" {
-		cleaned += "/"
-	}
-	return cleaned
 }

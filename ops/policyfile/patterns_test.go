@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/routelimit/limit/internal/patterns"
 )
 
 // TestReachable writes patterns of random parts, valid ones and ones of other routers. A
@@ -31,7 +33,7 @@ func TestReachable(t *testing.T) {
 			continue
 		}
 		mux := http.NewServeMux()
-		if _, problem := handle(mux, pattern); problem == "" {
+		if _, problem := handle(mux, pattern, patterns.Of{}); problem == "" {
 			valid++
 			assert.True(t, covers(mux, pattern), "%q matches no request", pattern)
 		}
@@ -48,7 +50,7 @@ func TestLegitimate(t *testing.T) {
 		_, problem := unmatchable(pattern)
 		assert.Empty(t, problem, pattern)
 		mux := http.NewServeMux()
-		_, problem = handle(mux, pattern)
+		_, problem = handle(mux, pattern, patterns.Of{})
 		assert.Empty(t, problem)
 		assert.True(t, covers(mux, pattern), pattern)
 	}

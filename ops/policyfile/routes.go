@@ -12,6 +12,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/internal/patterns"
 )
 
 // A route is a pattern of a policy.
@@ -55,7 +56,7 @@ func (d *decoder) route(mux *http.ServeMux, policy string, r *route, owners map[
 	if offset, problem := unmatchable(r.pattern); problem != "" {
 		return offset, ": " + problem
 	}
-	offset, problem = handle(mux, r.pattern)
+	offset, problem = handle(mux, r.pattern, patterns.Of{Policy: policy, Valued: len(r.values) > 0})
 	switch first, known := owners[r.pattern]; {
 	case known && first.policy == policy:
 		return 0, " stands twice in the policy: remove one of them"
@@ -102,15 +103,9 @@ func wildcards(pattern string) (names []string) {
 	return names
 }
 
-// A matched is the handler of each pattern.
-type matched struct{}
-
-// ServeHTTP does nothing: it is asked for, and called for the path values.
-func (matched) ServeHTTP(http.ResponseWriter, *http.Request) {}
-
 // handle adds a pattern to a ServeMux, or returns why it panics at that, and at which
 // byte of the pattern.
-func handle(mux *http.ServeMux, pattern string) (offset int, problem string) {
+func handle(mux *http.ServeMux, pattern string, of patterns.Of) (offset int, problem string) {
 	defer func() {
 		if err := recover(); err != nil {
 			problem = strings.TrimPrefix(fmt.Sprint(err), "http: ")
@@ -125,7 +120,7 @@ func handle(mux *http.ServeMux, pattern string) (offset int, problem string) {
 			problem += ": write a pattern of net/http, such as POST /login or GET /items/{id}"
 		}
 	}()
-	mux.Handle(pattern, matched{})
+	mux.Handle(pattern, of)
 	return 0, ""
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -81,9 +82,59 @@ policies:
 	}
 	assert.Equal(t, http.StatusTooManyRequests, send("GET", "/items/a%2Fb").Code)
 	assert.Equal(t, http.StatusOK, send("GET", "/items/c").Code)
+	f, err := Read(path)
+	require.NoError(t, err)
+	explained := f.Explain(httptest.NewRequest("GET", "/items/a%2Fb", nil), nil)
+	for _, line := range []string{"all of these 2 policies decide\n", "policy item, by its route /items/{id} (", `path id "a/b"`, "policy rest, by its route /items/a/{rest} (", `path rest "b"`} {
+		assert.Contains(t, explained, line)
+	}
 	policy, err := limiter.Policy(limit.Named("rest"))
 	require.NoError(t, err)
 	d, err := policy.Peek(t.Context(), limit.Request{Keys: map[string]string{"path rest": "b"}})
 	require.NoError(t, err)
 	assert.EqualValues(t, 98, slices.Collect(d.Rules())[0].Remaining)
+}
+
+// TestUncleanPaths sends paths with empty parts and dots, and CONNECT, to a handler that
+// takes every path as it is. A ServeMux alone would look up other ones.
+func TestUncleanPaths(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policy.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(`version: 1
+policies:
+  files: {routes: ["/files/{rest...}"], rules: 1/1h global}
+  tree: {routes: ["/trees/{id}/"], rules: 1/1h per path id}
+  login: {routes: ["example.com/login", "example.com/{$}"], rules: 1/1h global}
+  edit: {routes: ["/items/{id}/edit"], rules: 1/1h per path id}
+  both: {routes: ["/one", "/two/{rest...}"], rules: 1/1h global}
+`), 0o600))
+	for _, test := range []struct{ first, then string }{
+		{"GET example.com/files/a", "GET example.com/files/../a"},
+		{"GET example.com/files/a", "GET example.com/files/%2E%2e/a"},
+		{"GET example.com/files/a", "GET example.com/files/.."},
+		{"GET example.com/files/../a", "CONNECT example.com/files/a/./../../b"},
+		{"GET example.com/login", "CONNECT example.com:1/login"},
+		{"GET example.com/login", "CONNECT Example.com.:1//x/../login"},
+		{"GET example.com/login", "CONNECT example.com:1/"},
+		{"GET example.com/trees/7/", "GET example.com/trees/7"},
+		{"GET example.com/trees/7/x", "CONNECT example.com/trees/7"},
+		{"GET example.com/items/7/edit", "GET example.com/x/../items//7/edit"},
+		{"GET example.com/items/../edit", "GET example.com/items/%2e%2e/edit"},
+		{"GET example.com/two/../one", "GET example.com/one"},
+	} {
+		p, err := Open(path, nil)
+		require.NoError(t, err)
+		require.NoError(t, p.Follow(t.Context(), limit.New(nil, nil)))
+		h := p.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {}))
+		for i, text := range []string{test.first, test.then} {
+			method, url, _ := strings.Cut(text, " ")
+			w := httptest.NewRecorder()
+			r := httptest.NewRequest("GET", "http://"+url, nil)
+			r.Method = method
+			h.ServeHTTP(w, r)
+			assert.Equal(t, []int{http.StatusOK, http.StatusTooManyRequests}[i], w.Code, text)
+			f, err := Read(path)
+			require.NoError(t, err)
+			assert.NotContains(t, f.Explain(r, nil), "none of the routes", text)
+		}
+	}
 }

@@ -71,7 +71,9 @@ func valueOf(k *grammar.Key, e *event) (v string) {
 		v = u.Query().Get(k.Name)
 	case grammar.Path:
 		for i := range e.place.matched {
-			v = cmp.Or(v, e.place.matched[i].values[k.Name])
+			for _, f := range e.place.matched[i].by {
+				v = cmp.Or(v, f.values[k.Name])
+			}
 		}
 	default: // of a function, too
 		v = e.client.key

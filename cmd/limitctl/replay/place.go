@@ -19,15 +19,16 @@ type place struct {
 	matched [2]match // by each set of policies
 }
 
-// request returns a request for a path of the place, to match patterns with.
-func (at *place) request(path *url.URL) *http.Request {
-	return &http.Request{Method: at.method, URL: path, Host: at.host, RequestURI: path.RequestURI()}
-}
-
 // A match is what the patterns of a set of policies say about a place.
 type match struct {
+	pattern string   // the best one
+	bound   []*bound // the policies that decide, and for each:
+	by      []found
+}
+
+// A found is what a policy needs of the pattern by which it decides.
+type found struct {
 	pattern string
-	bound   []*bound
 	values  map[string]string // of the wildcards in the pattern; nil if no rule needs them
 }
 

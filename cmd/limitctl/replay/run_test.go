@@ -437,6 +437,11 @@ func TestUncleanPaths(t *testing.T) {
 		{ip: "192.0.2.1", at: 5, request: "GET //example.org/x"}, {ip: "192.0.2.1", at: 6, request: "POST /login/"}},
 		&Options{Policies: []Policy{{Routes: []string{"POST /login"}, Rules: limit.MustParse("1/1m per ip")}, {Routes: []string{"/tree/"}, Rules: limit.MustParse("1/1m per ip")}}})
 	assert.Equal(t, []int64{3, 1, 2, 2}, []int64{result.Policies[0].Requests, result.Policies[1].Requests, result.Refused, result.NoRoute})
+
+	// As the handlers of package policyfile do, these policies decide by each reading of a path.
+	result = replayed(t, []hit{{at: 1, request: "GET /items%2F7%2Fedit"}, {at: 2, request: "GET /files/../items/9/edit"}, {at: 3, request: "CONNECT //items/7/edit"}},
+		&Options{Policies: []Policy{{Routes: []string{"/items/{id}/edit"}, Rules: limit.MustParse("1/1m per path id")}, {Routes: []string{"/files/"}, Rules: limit.MustParse("5/1m global")}}})
+	assert.Equal(t, []int64{3, 1, 1, 0}, []int64{result.Policies[0].Requests, result.Policies[1].Requests, result.Refused, result.NoRoute})
 }
 
 // TestCallers replays rules that tell callers apart by what no log has.

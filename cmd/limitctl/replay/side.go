@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/routelimit/limit/adapter"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/internal/patterns"
 	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 )
@@ -33,10 +33,8 @@ type side struct {
 	overflow int64                    // decisions on a quota that keys share
 
 	// Of the current request.
-	event   *event
-	pattern string
-	values  map[string]string
-	found   match // by the handlers of mux
+	event *event
+	found
 }
 
 // A bound is a policy on a side, and what it has done.
@@ -119,7 +117,7 @@ func (s *side) bind(p *Policy, r *run) error {
 		s.always = append(s.always, b)
 	}
 	for _, route := range p.Routes {
-		if err := s.handle(route, b); err != nil {
+		if err := register(s.mux, route, patterns.Of{Policy: b, Valued: len(b.values) > 0}); err != nil {
 			return fmt.Errorf("policy %q: %w", b.Name, err)
 		}
 	}
@@ -187,7 +185,7 @@ func replayable(rule limit.Rule, r *run) limit.Rule {
 var registered = regexp.MustCompile(` \(registered at [^)]*\)`)
 
 // register adds a pattern to a mux, which panics if it does not take it.
-func register(mux *http.ServeMux, pattern string, handler http.HandlerFunc) (err error) {
+func register(mux *http.ServeMux, pattern string, of patterns.Of) (err error) {
 	defer func() {
 		if problem := recover(); problem != nil {
 			text, _, _ := strings.Cut(fmt.Sprint(problem), "\n")
@@ -196,39 +194,28 @@ func register(mux *http.ServeMux, pattern string, handler http.HandlerFunc) (err
 				pattern, text)
 		}
 	}()
-	mux.HandleFunc(pattern, handler)
+	mux.Handle(pattern, of)
 	return nil
 }
 
-// handle adds a pattern of a policy to the mux of the side.
-func (s *side) handle(pattern string, b *bound) error {
-	return register(s.mux, pattern, func(_ http.ResponseWriter, r *http.Request) {
-		s.found = match{pattern: r.Pattern, bound: []*bound{b}}
+// match returns the policies of a place: those without routes, and those of the patterns
+// that package policyfile finds for it.
+func (s *side) match(at *place) (m match) {
+	for _, b := range s.always {
+		m.bound, m.by = append(m.bound, b), append(m.by, found{pattern: b.quotas})
+	}
+	for _, of := range patterns.Append(nil, s.mux, &http.Request{Method: at.method, URL: at.url, Host: at.host}) {
+		b := of.Policy.(*bound)
+		by, value := found{pattern: of.Pattern}, of.Values(s.mux)
 		for _, name := range b.values {
-			if s.found.values == nil {
-				s.found.values = make(map[string]string)
+			if by.values == nil {
+				by.values = make(map[string]string)
 			}
-			s.found.values[name] = r.PathValue(name)
+			by.values[name] = value(name)
 		}
-	})
-}
-
-// match returns the policies of a place: those without routes, and that of the most
-// specific pattern. A path that the mux redirects, such as "//login", counts as its target:
-// the handlers of package policyfile, and proxies that clean paths, do so.
-func (s *side) match(at *place) match {
-	if len(s.always) == len(s.bound) {
-		return match{bound: s.always}
+		m.pattern = cmp.Or(m.pattern, of.Pattern)
+		m.bound, m.by = append(m.bound, b), append(m.by, by)
 	}
-	s.found = match{}
-	answer := make(adapter.HeaderWriter) // drops redirects and 404s
-	s.mux.ServeHTTP(answer, at.request(at.url))
-	clean, err := url.Parse(answer.Header().Get("Location"))
-	if err == nil && len(s.found.bound) == 0 && clean.Path != "" {
-		s.mux.ServeHTTP(answer, at.request(clean))
-	}
-	m := s.found
-	m.bound = append(slices.Clone(s.always), m.bound...)
 	return m
 }
 
@@ -251,9 +238,7 @@ func (s *side) decide(e *event, m *match, r *http.Request) (o outcome) {
 		taken := len(s.layers.taken)
 		s.layers.deciding = b
 		b.Requests++
-		if s.pattern, s.values = m.pattern, m.values; b.quotas != "" {
-			s.pattern, s.values = b.quotas, nil
-		}
+		s.found = m.by[i]
 		for _, c := range b.rules {
 			c.noteKey(e)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/patterns"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -206,7 +207,7 @@ func (s *suggester) list(most int, routes []string, share float64, finer bool) [
 	mux, fits := http.NewServeMux(), map[string]bool{"": true}
 	list = slices.DeleteFunc(list, func(s Suggestion) bool {
 		if _, known := fits[s.Route]; !known {
-			fits[s.Route] = register(mux, s.Route, func(http.ResponseWriter, *http.Request) {}) == nil
+			fits[s.Route] = register(mux, s.Route, patterns.Of{}) == nil
 		}
 		return !fits[s.Route]
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/patterns"
 	"github.com/routelimit/limit/internal/race"
 )
 
@@ -107,7 +108,7 @@ func TestSuggestedRoutes(t *testing.T) {
 	for _, s := range result.Suggestions {
 		requests[s.Route] = s.Requests
 		if s.Route != "" {
-			require.NoError(t, register(mux, s.Route, func(http.ResponseWriter, *http.Request) {}))
+			require.NoError(t, register(mux, s.Route, patterns.Of{}))
 		}
 		assert.Zero(t, s.Windows[2].RefusedRequests, "%s: %s", s.Route, s.Windows[2].Rule)
 	}

@@ -35,6 +35,7 @@ var judges = map[string][]string{
 	"internal/fields":               {"."},
 	"internal/filewatch":            {"./ops/access", "./ops/policyfile"},
 	"internal/listeners":            {"."},
+	"internal/patterns":             {"./ops/policyfile", "./cmd/limitctl/replay"},
 	"internal/storecheck":           {".", "./operate"},
 	"internal/logbook":              {".", "./stores/guard"},
 	"internal/redisfacts":           {"./stores/redisstore", "./cmd/limitctl/internal/doctor"},
