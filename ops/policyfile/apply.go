@@ -35,6 +35,15 @@ func (p *Policies) apply(v version) error {
 	return nil
 }
 
+// applyBase puts a version of the file in force.
+func (p *Policies) applyBase(v version) error {
+	err := p.apply(v)
+	if err == nil {
+		p.base = v
+	}
+	return err
+}
+
 // announce logs that a version is in force, and what may be a mistake in it.
 func (p *Policies) announce(v version, earlier *File) {
 	p.log().Info("policyfile: policies are in force", "source", v.origin, "sum", v.source.sum(), "by", v.by, "policies", len(v.policies))

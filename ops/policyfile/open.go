@@ -57,7 +57,8 @@ type Policies struct {
 
 	mu       sync.Mutex
 	limiter  *limit.Limiter
-	base     version // of the file
+	base     version // of the file, the last one in force
+	edited   version // of the file, if it has changed since something was pushed
 	pushed   version
 	inForce  *File
 	attached map[string]limit.RuleSet // of the policies that only routes attach, the last rules
@@ -206,12 +207,10 @@ func (p *Policies) look(text []byte, err error) {
 	if err == nil {
 		next := version{File: f, origin: p.file.Path}
 		if p.pushed.File == nil {
-			err = p.apply(next)
-		} else {
+			err = p.applyBase(next)
+		} else if err = p.check(next); err == nil {
+			p.edited = next
 			p.log().Info("policyfile: the file has changed: what was pushed stays in force until it ends", "source", next.origin)
-		}
-		if err == nil {
-			p.base = next
 		}
 	}
 	p.report(0, err, p.file.Path, "")

@@ -75,13 +75,15 @@ func (p *Policies) receive(documents map[string]control.Document) {
 	d, ok := documents[p.name]
 	source := "pushed " + p.name
 	if !ok {
+		p.problems[1] = nil
 		if p.pushed.File == nil {
-			p.problems[1] = nil
 			return
 		}
-		p.pushed = version{} // so that the file counts again, even if it must change first
-		p.problems[1] = nil
-		p.report(0, p.apply(p.base), p.base.origin, "")
+		next := cmp.Or(p.edited, p.base)
+		p.pushed, p.edited = version{}, version{}
+		if err := p.applyBase(next); err != nil { // check does not find all mistakes
+			p.report(0, errors.Join(err, p.apply(p.base)), next.origin, "")
+		}
 		return
 	}
 	name, text, _ := strings.Cut(string(d.Value), "\n")

@@ -136,9 +136,20 @@ func TestPush(t *testing.T) {
 	assert.Equal(t, "sha256 "+sum(login(7))+", policies 1", history[0].Note)
 	assert.True(t, history[1].Deleted && history[1].By == "bob")
 
-	// A file that cannot be put in force waits until what is pushed ends, and then for
-	// another file.
+	// The file changes while another one is pushed. A mistake that only the limiter finds is
+	// reported at once, and the file before is in force when the pushed one ends.
 	i := all[0]
+	push(t, ctl, login(7), 0)
+	follow(t, all, login(7))
+	write(t, i.path, "version: 1\npolicies:\n  login: {routes: [POST /login], rules: 4/1m per ip reserve vip 1}\n")
+	redistest.Await(t, patience, "the error", func() bool { return i.policies.Status().Err != nil })
+	assert.Equal(t, sum(login(7)), i.policies.Status().Sum)
+	_, err = policyfile.Withdraw(t.Context(), ctl, "policies", "bob")
+	require.NoError(t, err)
+	follow(t, all, login(5))
+	assert.ErrorContains(t, i.policies.Status().Err, "vip")
+
+	// So is a mistake that there is only when the pushed one ends.
 	push(t, ctl, login(7), 0)
 	follow(t, all, login(7))
 	_, err = i.limiter.Policy(limit.Named("fixed", limit.Global(time.Minute, 1)))
@@ -149,11 +160,10 @@ func TestPush(t *testing.T) {
 	})
 	_, err = policyfile.Withdraw(t.Context(), ctl, "policies", "bob")
 	require.NoError(t, err)
-	redistest.Await(t, patience, "the error", func() bool { return i.policies.Status().Err != nil })
-	assert.ErrorContains(t, i.policies.Status().Err, "policy \"fixed\": has other rules in code")
-	assert.Equal(t, sum(login(7)), i.policies.Status().Sum)
-	write(t, i.path, login(5))
 	follow(t, all, login(5))
+	assert.ErrorContains(t, i.policies.Status().Err, "policy \"fixed\": has other rules in code")
+	write(t, i.path, login(6))
+	follow(t, all[:1], login(6))
 	assert.NoError(t, i.policies.Status().Err)
 
 	// An instance that starts has what is pushed at once.
