@@ -84,7 +84,7 @@ func (d *decoder) tree() (root *yaml.Node) {
 			d.wrong(d.place(len(d.text)), "the last line has no line feed, so the file may be half written: end the line")
 			return nil
 		}
-	case ".json": // which is YAML, and ends with a bracket
+	case ".json": // which is YAML that ends with a bracket: see block
 	default:
 		d.wrong(place{}, "the name of the file does not say its format: end it with .yaml or .json")
 		return nil
@@ -106,6 +106,8 @@ func (d *decoder) tree() (root *yaml.Node) {
 		d.syntax(err)
 	case second.Kind != 0:
 		d.wrong(placeOf(&second), "a second document: write one document, without a line of ---")
+	case strings.EqualFold(path.Ext(d.name), ".json") && block(document.Content[0]):
+		d.wrong(placeOf(document.Content[0]), "not JSON: begin the file with {, or end its name with .yaml")
 	default:
 		d.plain(document.Content[0])
 	}
@@ -113,6 +115,12 @@ func (d *decoder) tree() (root *yaml.Node) {
 		return nil
 	}
 	return document.Content[0]
+}
+
+// block reports whether a value is written in lines, as JSON has none: such a file may be
+// half written wherever it ends.
+func block(n *yaml.Node) bool {
+	return n.Kind != yaml.ScalarNode && n.Style&yaml.FlowStyle == 0
 }
 
 // badByte returns the offset of a byte that is not text, or -1.

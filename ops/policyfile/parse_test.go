@@ -40,8 +40,8 @@ func TestFormats(t *testing.T) {
 }
 
 // FuzzParse checks that no text makes the decoder panic, that errors have a place
-// within the text, that a valid file means the same when it is read again, and that no
-// text takes seconds.
+// within the text, that a valid file means the same when it is read again, that no text
+// takes seconds, and that no JSON means something else when its end is missing.
 func FuzzParse(f *testing.F) {
 	for _, file := range append(brokenFiles(f), "testdata/valid/service.yaml", "testdata/valid/service.json", "testdata/valid/nested.yaml", "testdata/valid/plans.yaml") {
 		data, err := os.ReadFile(file)
@@ -58,6 +58,11 @@ func FuzzParse(f *testing.F) {
 				again, err := policyfile.Parse(name, []byte(text))
 				require.NoError(t, err)
 				require.Equal(t, texts(file), texts(again))
+				for cut := range min(len(text), 8) {
+					if half, err := policyfile.Parse("a.json", []byte(text[:len(text)-cut])); err == nil {
+						require.Equal(t, texts(file), texts(half), "half written")
+					}
+				}
 				for _, policy := range file.Policies() {
 					_, err := policy.Rules.MarshalText()
 					require.NoError(t, err)
