@@ -14,7 +14,9 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/routelimit/limit/rules"
@@ -115,17 +117,7 @@ func (w *walk) fieldsOf(v reflect.Value, name string, within []reflect.Type) {
 	for i := range t.NumField() {
 		f, value := t.Field(i), v.Field(i)
 		field := &Field{Name: strings.TrimPrefix(name+"."+f.Name, ".")}
-		_, isRoute := f.Tag.Lookup("route")
-		_, isLimited := f.Tag.Lookup("limit")
-		if isRoute || isLimited {
-			w.read(field, f.Tag, value)
-			continue
-		}
-		if strings.HasPrefix(string(f.Tag), "route:") || strings.HasPrefix(string(f.Tag), "limit:") {
-			field.addf("the tag %q is malformed: write `route:\"POST /update\" limit:\"5/2s per ip\"`", f.Tag)
-			w.fields = append(w.fields, field)
-		}
-		if !f.Anonymous {
+		if w.read(field, string(f.Tag), value) || !f.Anonymous {
 			continue
 		}
 		if f.Type.Kind() == reflect.Pointer {
@@ -140,11 +132,42 @@ func (w *walk) fieldsOf(v reflect.Value, name string, within []reflect.Type) {
 	}
 }
 
-func (w *walk) read(f *Field, tag reflect.StructTag, value reflect.Value) {
+var (
+	pair  = regexp.MustCompile(`^ *([^\x00-\x20:"\x7f]+):("(?:[^"\\]|\\.)*")`)
+	meant = regexp.MustCompile(`(^|[ ,;])(route|limit):`)
+)
+
+// parse returns the values of a tag, and the rest from where it is malformed: unlike
+// [reflect.StructTag.Lookup], which finds nothing there.
+func parse(tag string) (values map[string]string, rest string) {
+	values = make(map[string]string)
+	for rest = tag; ; {
+		found := pair.FindStringSubmatch(rest)
+		if found == nil {
+			return values, strings.TrimLeft(rest, " ")
+		}
+		value, err := strconv.Unquote(found[2])
+		if _, twice := values[found[1]]; twice || err != nil {
+			return values, rest
+		}
+		values[found[1]], rest = value, rest[len(found[0]):]
+	}
+}
+
+// read reads the tag of a field, and reports whether it is about a route.
+func (w *walk) read(f *Field, tag string, value reflect.Value) bool {
+	values, malformed := parse(tag)
+	route, isRoute := values["route"]
+	limits, isLimited := values["limit"]
+	policy, isNamed := values["policy"]
+	if !isRoute && !isLimited && !meant.MatchString(malformed) {
+		return false
+	}
 	w.fields = append(w.fields, f)
-	route, isRoute := tag.Lookup("route")
-	limits, isLimited := tag.Lookup("limit")
-	policy, isNamed := tag.Lookup("policy")
+	if malformed != "" {
+		f.addf("the tag is malformed at %q: write `route:\"POST /update\" limit:\"5/2s per ip\" policy:\"updates\"`", malformed)
+		return true
+	}
 
 	method, path, _ := strings.Cut(route, " ")
 	switch {
@@ -174,9 +197,10 @@ func (w *walk) read(f *Field, tag reflect.StructTag, value reflect.Value) {
 	}
 	if value.CanInterface() {
 		f.Handler = value.Interface()
-		return
+	} else {
+		f.addf("the field is not exported, so its handler cannot be read: begin its name with a capital letter")
 	}
-	f.addf("the field is not exported, so its handler cannot be read: begin its name with a capital letter")
+	return true
 }
 
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,

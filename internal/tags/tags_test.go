@@ -51,9 +51,11 @@ func TestPatterns(t *testing.T) {
 		_, err := read(tagged(tag(route)))
 		assert.ErrorContains(t, err, `: write a method, a space and a path, such as "POST /update"`, "%q", route)
 	}
-	for _, malformed := range []string{`route: "GET /" limit:"-"`, `route:GET`, `limit:'-'`, `limit:`} {
+	for _, malformed := range []string{`route: "GET /" limit:"-"`, `route:GET`, `limit:'-'`, `limit:`,
+		`route:"GET /" limit:"5/2s per ip" policy:login`, `route:"GET /" limit:"5/2s per ip" policy: "login"`, `route:"GET /" limit:"5/2s per ip" policy:"\z"`,
+		`route:"GET /" limit:"5/2s per ip", policy:"login"`, `json:"h", route:"GET /" limit:"-"`, `route:"GET /" limit:"5/2s per ip" limit:"-"`} {
 		_, err := read(tagged(malformed))
-		assert.ErrorContains(t, err, "is malformed: write `route:\"POST /update\" limit:\"5/2s per ip\"`", malformed)
+		assert.ErrorContains(t, err, "the tag is malformed at ", malformed)
 	}
 	_, err := read(tagged(`json:"h" doc:"limit: none, route: none"`))
 	assert.ErrorContains(t, err, "no routes in")
