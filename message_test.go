@@ -81,6 +81,14 @@ func TestFunctionsInText(t *testing.T) {
 		_, err := f.Parse(text)
 		assert.ErrorContains(t, err, want)
 	}
+
+	// Of two functions of one name, a text would mean the first.
+	twice := rules.Functions{Keys: []KeyResolver{tenant, ByIP, tenant}, Costs: []rules.Cost{rows, rules.CostBy("rows", func(*http.Request) int64 { return 9 })}, Settlements: []rules.Settlement{failed, failed}}
+	_, err = twice.Parse("4/1m per ip cost rows")
+	for _, want := range []string{`Functions.Keys has two functions "tenant": give each a name of its own`, `Functions.Costs has two functions "rows"`, `Functions.Settlements has two functions "failed-logins"`} {
+		assert.ErrorContains(t, err, want)
+		assert.PanicsWithError(t, err.Error(), func() { New(nil, &Options{Functions: twice}) })
+	}
 	_, err = Parse("4/1m per tenant")
 	assert.ErrorContains(t, err, "path NAME, or several of them")
 }

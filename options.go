@@ -114,7 +114,7 @@ const (
 
 // validate returns an error that joins one for each invalid option.
 func (o *Options) validate() error {
-	errs := []error{o.Proxies.config().Validate(), o.OnRefusal.Validate(), grammar.CheckClasses(o.Classes)}
+	errs := []error{o.Proxies.config().Validate(), o.OnRefusal.Validate(), grammar.CheckClasses(o.Classes), o.Functions.Validate()}
 	if o.Waiters < 0 {
 		errs = append(errs, fmt.Errorf("limit: Waiters %d: write how many requests may wait at once, or 0 for %d", o.Waiters, defaultTotalWaiters))
 	}

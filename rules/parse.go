@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -83,10 +84,27 @@ type Functions struct {
 // Parse is the function [Parse] for texts that name functions.
 func (f Functions) Parse(text string) (Set, error) {
 	var set Set
-	if err := set.read(text, &f); err != nil {
+	if err := cmp.Or(f.Validate(), set.read(text, &f)); err != nil {
 		return Set{}, err
 	}
 	return set, nil
+}
+
+// Validate returns an error if two functions of a kind have one name, since a text would
+// always mean the first.
+func (f Functions) Validate() error {
+	return errors.Join(distinct("Keys", f.Keys), distinct("Costs", f.Costs), distinct("Settlements", f.Settlements))
+}
+
+func distinct[F interface{ String() string }](field string, known []F) error {
+	names := make(map[string]bool, len(known))
+	for _, f := range known {
+		if names[f.String()] {
+			return fmt.Errorf("limit: Functions.%s has two functions %q: give each a name of its own", field, f)
+		}
+		names[f.String()] = true
+	}
+	return nil
 }
 
 // String returns r in the text grammar: "5/2s per ip". A Fallback is not part of it, and

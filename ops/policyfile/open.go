@@ -76,12 +76,15 @@ type version struct {
 var nothingYet = &File{source: newSource("none.yaml", ""), mux: http.NewServeMux()}
 
 // Open reads a file, whose lists [Policies.Exempt] and [Policies.Bar] then use. The
-// error is that of [Read]. An empty path means that there is no file, only what is
+// error is that of [Read], or about the Functions. An empty path means that there is no file, only what is
 // pushed. Options may be nil.
 func Open(path string, options *Options) (*Policies, error) {
 	o := cmp.Or(options, new(Options))
 	if path == "" && o.Control == nil {
 		return nil, errors.New("policyfile: no file and no Control: write the path of a file")
+	}
+	if err := o.Functions.Validate(); err != nil {
+		return nil, err
 	}
 	p := &Policies{lines: notice.Log{To: o.Log, Silenced: o.Silence}, control: o.Control, name: cmp.Or(o.Name, defaultName),
 		inForce: nothingYet, attached: make(map[string]limit.RuleSet), named: o.Functions,

@@ -3,6 +3,7 @@ package policyfile_test
 import (
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/ops/policyfile"
+	"github.com/routelimit/limit/rules"
 )
 
 // texts returns the policies of a file in the text grammar.
@@ -80,6 +82,16 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestFunctionsTwice opens a file with two functions of one name, of which a rule would
+// have the first.
+func TestFunctionsTwice(t *testing.T) {
+	tenant := limit.By("tenant", func(*http.Request) string { return "" })
+	path := filepath.Join(t.TempDir(), "p.yaml")
+	write(t, path, "version: 1\npolicies: none\n")
+	_, err := policyfile.Open(path, &policyfile.Options{Functions: rules.Functions{Keys: []limit.KeyResolver{tenant, tenant}}})
+	assert.ErrorContains(t, err, `Functions.Keys has two functions "tenant"`)
 }
 
 func TestContent(t *testing.T) {
