@@ -23,7 +23,7 @@ func prefixes(texts ...string) []netip.Prefix {
 func TestProxiesValidate(t *testing.T) {
 	for _, valid := range []Proxies{
 		{}, {Hops: 1}, {Hops: 64}, {IPv6Prefix: 32}, {IPv6Prefix: 128},
-		{Trusted: prefixes("10.1.2.3/8", "2001:db8::/32")},
+		{Trusted: prefixes("10.0.0.0/8", "2001:db8::/32", "10.1.2.3/32")},
 		{Trusted: prefixes("0.0.0.0/0", "::/0"), Hops: 2},
 		{Hops: 1, Header: "X-Real-IP"}, {Hops: 2, Header: "Forwarded"},
 		{Trusted: prefixes("10.0.0.0/8", "2001:db8:ffff::/48"), Header: "cf-connecting-ip", IPv6Prefix: 48},
@@ -39,7 +39,9 @@ func TestProxiesValidate(t *testing.T) {
 		"IPv6Prefix 129: ":                       {IPv6Prefix: 129},
 		"Trusted[1] is not a prefix: write":      {Trusted: append(prefixes("10.0.0.0/8"), netip.Prefix{})},
 		"::ffff:10.0.0.0/104 matches no address": {Trusted: prefixes("::ffff:10.0.0.0/104")},
-		"0.0.0.0/0 trusts every client, so any client could forge an address": {Trusted: prefixes("0.0.0.0/0")},
+		"0.0.0.0/0 trusts every client, so any client could forge an address":                                                 {Trusted: prefixes("0.0.0.0/0")},
+		"Trusted[0] 10.0.0.5/8 has bits behind the prefix: write 10.0.0.0/8 for all of its addresses, or 10.0.0.5/32 for one": {Trusted: prefixes("10.0.0.5/8")},
+		"2001:db8::1/64 has bits behind the prefix: write 2001:db8::/64 for all of its addresses, or 2001:db8::1/128 for one": {Trusted: prefixes("2001:db8::1/64")},
 		"::/0 trusts every client": {Trusted: prefixes("::/0"), Header: "Forwarded"},
 		"Header \"X-Real-IP\" is never read, because no proxy is trusted: write the prefixes": {Header: "X-Real-IP"},
 		"Header \"X Real IP\": write the name of a header":                                    {Header: "X Real IP", Hops: 1},

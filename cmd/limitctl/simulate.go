@@ -111,7 +111,7 @@ func (s *simulation) check(logs []string) error {
 		if addr, problem := netip.ParseAddr(text); problem == nil {
 			network, err = netip.PrefixFrom(addr, addr.BitLen()), nil
 		}
-		if err != nil {
+		if err != nil || network != network.Masked() {
 			return fmt.Errorf("--proxies %q: write a network or an address, such as 10.0.0.0/8", text)
 		}
 		s.trusted = append(s.trusted, network)

@@ -261,6 +261,7 @@ func TestSimulateUsage(t *testing.T) {
 		{"--share NaN LOG", "--share NaN"},
 		{"--ipv6-prefix 8 LOG", "--ipv6-prefix 8: write 32 to 128"},
 		{"--max-keys 0 LOG", "--max-keys 0: write 1"},
+		{"--proxies 10.0.0.5/8 LOG", "--proxies \"10.0.0.5/8\": write a network or an address, such as 10.0.0.0/8"},
 		{"--proxies 10.0.0.0/40 LOG", `--proxies "10.0.0.0/40": write a network`},
 		{"--format nginx LOG", `"nginx" is unknown: write common, combined, `},
 		{"--rules 5/1x LOG", "--rules: "},

@@ -28,6 +28,9 @@ func (c *Config) Validate() error {
 		case prefix.Bits() == 0 && c.Hops == 0:
 			add("Trusted[%d] %v trusts every client, so any client could forge an address: "+
 				"write the prefixes of your proxies, or their number in Hops", i, prefix)
+		case prefix != prefix.Masked():
+			add("Trusted[%d] %v has bits behind the prefix: write %v for all of its addresses, or %v/%d for one",
+				i, prefix, prefix.Masked(), prefix.Addr(), prefix.Addr().BitLen())
 		}
 	}
 	switch {
