@@ -14,11 +14,13 @@ package ginlimit
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/adapter"
+	"github.com/routelimit/limit/internal/patterns"
 )
 
 // A Limiter makes Gin middleware from rules. Make it with [New], and set its
@@ -77,7 +79,7 @@ func (l *Limiter) handler(pattern string, rules limit.RuleSet) (gin.HandlerFunc,
 func (l *Limiter) adapter() *adapter.Adapter[*gin.Context] {
 	a := &adapter.Adapter[*gin.Context]{
 		Route:     func(c *gin.Context) (string, string) { return c.Request.Method, c.FullPath() },
-		PathValue: (*gin.Context).Param,
+		PathValue: pathValue,
 		Caller:    l.Caller,
 		Next: func(c *gin.Context, r *http.Request) (int, error) {
 			c.Request = r
@@ -103,4 +105,36 @@ func (l *Limiter) adapter() *adapter.Adapter[*gin.Context] {
 		}
 	}
 	return a
+}
+
+// pathValue returns a parameter as the request means it.
+func pathValue(c *gin.Context, name string) string {
+	v := c.Param(name)
+	if strings.Contains(v, "%") && encoded(c) {
+		return patterns.Decoded(v)
+	}
+	return v
+}
+
+// encoded reports whether the parameters are as they were written, which depends on
+// settings of the engine that a context does not show. The path of the route, with the
+// parameters in it, is then the encoded path.
+func encoded(c *gin.Context) bool {
+	var b strings.Builder
+	rest := c.FullPath()
+	for _, p := range c.Params {
+		i := strings.IndexAny(rest, ":*")
+		if i < 0 {
+			break
+		}
+		before, after := rest[:i], rest[i:]
+		if after[0] == '*' {
+			before = before[:i-1] // the value begins with the slash
+		}
+		b.WriteString(before + p.Value)
+		rest = after[strings.IndexByte(after+"/", '/'):]
+	}
+	b.WriteString(rest)
+	path := c.Request.URL.EscapedPath()
+	return b.String() == path || b.String() == patterns.Clean(path) // for RemoveExtraSlash
 }

@@ -74,6 +74,33 @@ func TestAdapter(t *testing.T) { adaptertest.Run(t, newRouter) }
 
 func FuzzRequest(f *testing.F) { adaptertest.Fuzz(f, newRouter) }
 
+// TestPathValues sends one value in several encodings, to engines that leave them to
+// handlers and to others. A handler that decodes what it gets means the same.
+func TestPathValues(t *testing.T) {
+	for i := range 1 << 4 {
+		engine := gin.New()
+		engine.UseRawPath, engine.UseEscapedPath, engine.UnescapePathValues, engine.RemoveExtraSlash = i&1 > 0, i&2 > 0, i&4 > 0, i&8 > 0
+		rl := ginlimit.New(limit.New(nil, nil))
+		engine.GET("/users/:id", rl.Limit(limit.MustParse("1/1h per path id")), ok)
+		engine.GET("/of/:kind/x-:id/*rest", rl.Limit(limit.MustParse("1/1h per path id and path rest")), ok)
+		for _, test := range []struct {
+			path   string
+			status int
+		}{
+			{"/users/alice", 204}, {"/users/%61lice", 429}, {"/users/a%6Cic%65", 429},
+			{"/users/%2561lice", 204}, {"/users/%2561lice", 429}, {"/users/%25%36%31lice", 429}, {"/users/100%25", 204},
+			{"/of/%31/x-1/b", 204}, {"/of/2/x-%31/%62", 429}, {"/of/%2562/x-%31/%62", 429}, {"/of/2/x-1/%2562", 204},
+		} {
+			if engine.RemoveExtraSlash {
+				test.path = "/." + test.path
+			}
+			w := httptest.NewRecorder()
+			engine.ServeHTTP(w, httptest.NewRequest("GET", test.path, nil))
+			assert.Equal(t, test.status, w.Code, "%04b %s", i, test.path)
+		}
+	}
+}
+
 func ok(c *gin.Context) { c.Status(http.StatusNoContent) }
 
 // TestDeclaration is the declaration of the documentation, word for word.

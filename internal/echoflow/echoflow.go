@@ -5,10 +5,10 @@ package echoflow
 import (
 	"errors"
 	"net/http"
-	"net/url"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/adapter"
+	"github.com/routelimit/limit/internal/patterns"
 	"github.com/routelimit/limit/internal/response"
 	"github.com/routelimit/limit/throttle"
 )
@@ -167,17 +167,13 @@ func (f *Flow[C, H, M]) status(c C, err error) int {
 	return *response.Status
 }
 
-// pathValue returns a parameter as the request means it. Echo returns it as it was
-// written, in which "a" and "%61" would have a quota each.
+// pathValue returns a parameter as the request means it. Echo returns it as it was written.
 func pathValue[C Context](c call[C], name string) string {
 	v := c.context.Param(name)
 	if c.context.Request().URL.RawPath == "" {
 		return v
 	}
-	if plain, err := url.PathUnescape(v); err == nil {
-		return plain
-	}
-	return v
+	return patterns.Decoded(v)
 }
 
 // response returns the response of a context. It is false if middleware has replaced

@@ -42,7 +42,7 @@ func Append(found []Match, mux *http.ServeMux, r *http.Request) []Match {
 	host, encoded := hostOf(r.Host), r.URL.EscapedPath()
 	port, bare := strings.CutPrefix(r.Host, host)
 	bare = bare && (port == "" || port[0] == ':')
-	if bare && r.URL.RawPath == "" && r.Method != http.MethodConnect && clean(encoded) == encoded {
+	if bare && r.URL.RawPath == "" && r.Method != http.MethodConnect && Clean(encoded) == encoded {
 		h, pattern := mux.Handler(r)
 		if pattern == "" {
 			return found
@@ -56,10 +56,10 @@ func Append(found []Match, mux *http.ServeMux, r *http.Request) []Match {
 		readings = append(readings, (&url.URL{Path: r.URL.Path}).EscapedPath(), (&url.URL{Path: r.URL.RawPath}).EscapedPath())
 	}
 	for _, reading := range readings {
-		found = add(found, mux, r.Method, host, clean(reading))
+		found = add(found, mux, r.Method, host, Clean(reading))
 	}
 	for _, reading := range readings {
-		if reading != clean(reading) {
+		if reading != Clean(reading) {
 			found = add(found, mux, r.Method, host, written(reading))
 		}
 	}
@@ -88,19 +88,17 @@ func add(found []Match, mux *http.ServeMux, method, host, encoded string) []Matc
 	return append(found, Match{of, pattern, r})
 }
 
-// hostOf returns a host as patterns write it: a ServeMux takes one with capitals or a dot
-// at its end for another one and, for CONNECT, one with a port.
-func hostOf(host string) string {
-	if strings.Contains(host, ":") {
-		if name, _, err := net.SplitHostPort(host); err == nil {
-			host = name
-		}
+// Decoded returns a path value as the request means it. Frameworks that return it as it was
+// written would give "a" and "%61" a quota each.
+func Decoded(value string) string {
+	if plain, err := url.PathUnescape(value); err == nil {
+		return plain
 	}
-	return strings.TrimSuffix(strings.ToLower(host), ".")
+	return value
 }
 
-// clean is what a ServeMux does to a path.
-func clean(p string) string {
+// Clean is what a ServeMux does to a path.
+func Clean(p string) string {
 	if !strings.HasPrefix(p, "/") {
 		p = "/" + p
 	}
@@ -112,6 +110,17 @@ func clean(p string) string {
 		return p
 	}
 	return cleaned + "/"
+}
+
+// hostOf returns a host as patterns write it: a ServeMux takes one with capitals or a dot
+// at its end for another one and, for CONNECT, one with a port.
+func hostOf(host string) string {
+	if strings.Contains(host, ":") {
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+	}
+	return strings.TrimSuffix(strings.ToLower(host), ".")
 }
 
 // empty stands for a part of a path that is empty, which no ServeMux would leave there.

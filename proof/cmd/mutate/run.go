@@ -35,7 +35,7 @@ var judges = map[string][]string{
 	"internal/fields":               {"."},
 	"internal/filewatch":            {"./ops/access", "./ops/policyfile"},
 	"internal/listeners":            {"."},
-	"internal/patterns":             {"./ops/policyfile", "./cmd/limitctl/replay"},
+	"internal/patterns":             {"./ops/policyfile", "./cmd/limitctl/replay", "./ginlimit"},
 	"internal/storecheck":           {".", "./operate"},
 	"internal/logbook":              {".", "./stores/guard"},
 	"internal/redisfacts":           {"./stores/redisstore", "./cmd/limitctl/internal/doctor"},
