@@ -10,14 +10,17 @@ import (
 	"github.com/routelimit/limit/rules"
 )
 
-// change is Change of package operate.
-func (l *Limiter) change(sets ...RuleSet) error {
+// change is Change of package operate, and lift is Lift.
+func (l *Limiter) change(sets ...RuleSet) error { return l.changeTo(sets, false) }
+func (l *Limiter) lift() error                  { return l.changeTo(nil, true) }
+
+func (l *Limiter) changeTo(sets []RuleSet, lift bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	changes, errs := byName(sets)
 	next := make(map[*Policy]RuleSet, len(l.named))
 	for _, p := range l.named {
-		set, err := p.under(changes)
+		set, err := p.under(changes, lift)
 		next[p], errs = set, append(errs, err)
 	}
 	for _, unnamed := range l.nameless {
@@ -43,7 +46,7 @@ func (l *Limiter) change(sets ...RuleSet) error {
 			p.current.Store(now)
 		}
 	}
-	l.changes = changes
+	l.changes, l.lifted = changes, lift
 	l.notices.changed.Store(time.Now().UnixNano())
 	l.notices.look.Or(lookAtChanges)
 	return nil
@@ -109,10 +112,13 @@ func byName(sets []RuleSet) (changes map[string]RuleSet, errs []error) {
 }
 
 // under returns the rules of a named policy under changes.
-func (p *Policy) under(changes map[string]RuleSet) (RuleSet, error) {
+func (p *Policy) under(changes map[string]RuleSet, lift bool) (RuleSet, error) {
 	set, ok := changes[p.declared.Name()]
+	bare := len(p.declared.Declared())+len(p.declared.Others()) == 0
 	switch {
-	case !ok && len(p.declared.Declared())+len(p.declared.Others()) == 0:
+	case bare && lift:
+		return p.declared.Lifted(), nil
+	case !ok && bare:
 		return set, p.declared.Errorf(-1, "has no rules: it was declared without, so write a set of that name")
 	case !ok:
 		return p.declared, nil
@@ -125,7 +131,6 @@ func (p *Policy) under(changes map[string]RuleSet) (RuleSet, error) {
 
 // noticeUndeclared warns about changed policies that the program does not declare.
 func (l *Limiter) noticeUndeclared() {
-	declared := l.declaredNames()
 	l.mu.Lock()
 	var unknown []string
 	for name := range l.changes {
@@ -138,7 +143,7 @@ func (l *Limiter) noticeUndeclared() {
 		return
 	}
 	slices.Sort(unknown)
-	l.lines.Say(notice.Undeclared, "policies", excerpt.Some(unknown), "declared", excerpt.Some(declared))
+	l.lines.Say(notice.Undeclared, "policies", excerpt.Some(unknown), "declared", excerpt.Some(l.declaredNames()))
 }
 
 // joins reports whether a declared policy is With the set of a name.

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -294,4 +295,38 @@ func TestNoticeOfUndeclaredPolicies(t *testing.T) {
 		serve(h, t.Context())
 		assert.Empty(t, log.String())
 	})
+}
+
+// TestLift has a policy without rules of its own admit all requests, and one with rules return to
+// them.
+func TestLift(t *testing.T) {
+	l := New(nil, nil)
+	bare, err := l.Policy(Named("bare").Overridable())
+	require.NoError(t, err)
+	own := l.Limit(Named("own", PerIP(time.Minute, 1)).Overridable())(ok)
+	joined := l.Limit(Rules(PerIP(time.Minute, 2)).With(Named("bare")))(ok)
+	_, err = bare.Take(t.Context(), Request{Hold: time.Minute})
+	assert.ErrorContains(t, err, "has no rules yet", "with Hold too")
+	assert.Equal(t, http.StatusServiceUnavailable, serve(bare.Handler(ok), t.Context()).Code)
+	require.NoError(t, l.change(Named("own", PerIP(time.Minute, 9)), Named("bare", Global(time.Hour, 3))))
+
+	require.NoError(t, l.lift())
+	for range 5 {
+		assert.Equal(t, http.StatusOK, serve(bare.Handler(ok), t.Context()).Code)
+		d, err := bare.Take(t.Context(), Request{Keys: map[string]string{"user": "u"}, Costs: map[string]int64{"global-1h": 7}, Hold: time.Minute})
+		assert.True(t, d.Allowed && d.Mode == core.ModeExempt, "%v %v", d, err)
+		assert.NoError(t, d.Use(t.Context(), map[string]int64{"global-1h": 8}))
+		assert.NoError(t, d.SettleCosts(t.Context(), map[string]int64{"global-1h": 9}))
+	}
+	assert.Equal(t, `"per-ip-1m";q=1;w=60`, policyOf(t, own))
+	assert.Equal(t, `"per-ip-1m";q=2;w=60`, policyOf(t, joined), "the rules of others are lifted, not its own")
+	for _, later := range []RuleSet{Named("later"), Named("also").Overridable(), Named("both").With(Named("bare"))} {
+		assert.Equal(t, http.StatusOK, serve(l.Limit(later)(ok), t.Context()).Code, "declared after Lift: %s", later.Name())
+	}
+
+	assert.ErrorContains(t, l.change(), `policy "bare": has no rules`)
+	require.NoError(t, l.change(Named("bare", Global(time.Hour, 1)), Named("later", Global(time.Hour, 1)), Named("also", Global(time.Hour, 1))))
+	d, err := bare.Peek(t.Context(), Request{})
+	require.NoError(t, err)
+	assert.Equal(t, core.ModeExact, d.Mode)
 }

@@ -46,7 +46,7 @@ func init() {
 	door.Key = (*Policy).key
 	door.Observe = (*Limiter).observe
 	door.Compared = Decision.compared
-	door.Change = (*Limiter).change
+	door.Change, door.Lift = (*Limiter).change, (*Limiter).lift
 	door.Check = func(l *Limiter, ctx context.Context) error { return l.storeCheck().Problems(ctx) }
 	door.Validate = func(l *Limiter, rules RuleSet) error {
 		return errors.Join(l.validate(rules), l.check(rules, door.Place{}))

@@ -142,7 +142,7 @@ func (l *Limiter) detached(ctx context.Context) context.Context {
 
 // keys fills in the keys.
 func (l *layer) keys(run *engine.Run) error {
-	if len(run.Charges) == 0 {
+	if len(run.Charges) == 0 && !l.version.set.IsLifted() {
 		return errNoRules
 	}
 	l.version.fillKeys(run, l.value)

@@ -71,6 +71,7 @@ type Limiter struct {
 	named    map[string]*Policy       // that were declared
 	nameless []weak.Pointer[Policy]   // others, as long as the program has them
 	changes  map[string]RuleSet       // by Change
+	lifted   bool                     // by Lift
 	routes   map[string][]policyRoute // by the name in the store
 }
 

@@ -52,10 +52,8 @@ func (l *Limiter) policy(set RuleSet, at *door.Place) (*Policy, error) {
 		}
 		return nil, err
 	}
-	if at != nil {
-		if err := p.attachLocked(*at); err != nil {
-			return nil, err
-		}
+	if err := p.attachLocked(at); err != nil {
+		return nil, err
 	}
 	l.named[set.Name()] = p
 	return p, nil
@@ -84,10 +82,8 @@ func (l *Limiter) unnamed(set RuleSet, at *door.Place) (*Policy, error) {
 		return nil, err
 	}
 	p.current.Store(newVersion(p, set))
-	if at != nil {
-		if err := p.attachLocked(*at); err != nil {
-			return nil, err
-		}
+	if err := p.attachLocked(at); err != nil {
+		return nil, err
 	}
 	if len(l.nameless) == cap(l.nameless) {
 		l.nameless = slices.DeleteFunc(l.nameless, func(p weak.Pointer[Policy]) bool { return p.Value() == nil })
@@ -100,7 +96,7 @@ func (l *Limiter) unnamed(set RuleSet, at *door.Place) (*Policy, error) {
 func (l *Limiter) joined(set RuleSet) (RuleSet, error) {
 	for _, other := range set.Others() {
 		_, changed := l.changes[other.Name()]
-		if l.named[other.Name()] == nil && !changed && len(other.Declared())+len(other.Others()) == 0 && !other.IsOverridable() {
+		if l.named[other.Name()] == nil && !changed && !l.lifted && len(other.Declared())+len(other.Others()) == 0 && !other.IsOverridable() {
 			continue // Join says that it is unknown
 		}
 		p, err := l.namedPolicy(other)
@@ -110,18 +106,17 @@ func (l *Limiter) joined(set RuleSet) (RuleSet, error) {
 		l.named[other.Name()] = p
 	}
 	return set.Join(func(other RuleSet) (RuleSet, bool) {
-		p := l.named[other.Name()]
-		if p == nil {
-			return other, false
+		if p := l.named[other.Name()]; p != nil {
+			return p.current.Load().set, true
 		}
-		return p.current.Load().set, true
+		return other, false
 	})
 }
 
 // declare returns a new policy of a named set, with the rules of Change if it has any.
 func (l *Limiter) declare(set RuleSet) (*Policy, error) {
 	_, changed := l.changes[set.Name()]
-	if changed && len(set.Declared())+len(set.Others()) == 0 {
+	if changed = changed || l.lifted; changed && len(set.Declared())+len(set.Others()) == 0 {
 		set = set.Overridable()
 	}
 	if err := l.validate(set); err != nil {
@@ -131,7 +126,7 @@ func (l *Limiter) declare(set RuleSet) (*Policy, error) {
 	now := set
 	if changed {
 		var err error
-		if now, err = p.under(l.changes); err != nil {
+		if now, err = p.under(l.changes, l.lifted); err != nil {
 			return nil, err
 		}
 	}
@@ -143,8 +138,7 @@ func (l *Limiter) declare(set RuleSet) (*Policy, error) {
 	return p, nil
 }
 
-// errNoRules is the error of requests to a policy that only Change defines, before it
-// has.
+// errNoRules is the error of requests to a policy that only Change defines, before it has.
 var errNoRules = fmt.Errorf("%w: the policy has no rules yet: call operate.Change, or follow a policy file, before the program serves", ErrUndecided)
 
 // attach records a place where the policy decides. The error says which of its rules
@@ -152,17 +146,18 @@ var errNoRules = fmt.Errorf("%w: the policy has no rules yet: call operate.Chang
 func (p *Policy) attach(at door.Place) error {
 	p.limiter.mu.Lock()
 	defer p.limiter.mu.Unlock()
-	return p.attachLocked(at)
+	return p.attachLocked(&at)
 }
 
-func (p *Policy) attachLocked(at door.Place) error {
-	if err := p.limiter.check(p.current.Load().set, at); err != nil {
-		return err
+func (p *Policy) attachLocked(at *door.Place) error {
+	if at == nil || slices.Contains(p.places, *at) { // Change checks its places
+		return nil
 	}
-	if !slices.Contains(p.places, at) {
-		p.places = append(p.places, at)
+	err := p.limiter.check(p.current.Load().set, *at)
+	if err == nil {
+		p.places = append(p.places, *at)
 	}
-	return nil
+	return err
 }
 
 // validate returns what is wrong with a set on this limiter.

@@ -52,6 +52,9 @@ func (p *version) check(r *Request) error {
 	if p.named == nil {
 		return &rules.Error{Problem: "outside HTTP a policy needs a name: write limit.Named(\"…\", rules…)"}
 	}
+	if len(p.names) == 0 && !p.set.IsLifted() {
+		return errNoRules
+	}
 	if p.asks {
 		if err := p.functions(r); err != nil {
 			return err
@@ -92,9 +95,9 @@ func (p *version) checkHold(r *Request) error {
 		problem = "UpTo asks for less after a refusal, which is not held: leave out Hold, or UpTo"
 	case p.limiter.engine.Holder == nil:
 		problem = "the store holds nothing: leave out Hold, or use Redis without Spread and package prefetch"
-	case p.composed && !p.limiter.engine.Holds(p.rules):
+	case p.composed && len(p.rules) > 0 && !p.limiter.engine.Holds(p.rules):
 		problem = "a Cluster does not hold what rules of several sets take together: leave out Hold, or With"
-	case !slices.ContainsFunc(p.rules, func(r engine.Rule) bool { return r.Charge.Quota.Holds() }):
+	case len(p.rules) > 0 && !slices.ContainsFunc(p.rules, func(r engine.Rule) bool { return r.Charge.Quota.Holds() }):
 		problem = "no rule of the policy can be held: leave out Hold"
 	default:
 		return nil
@@ -110,7 +113,7 @@ func (p *version) checkGiven(r *Request) error {
 	if r.UpTo || r.Plan != "" || r.Class != "" || r.ID != "" {
 		return &rules.Error{Problem: "of an HTTP request, a handler gives Keys, Cost, Costs, Settle and Hold: leave out UpTo, Plan and Class, and for ID call limit.Policy.Take"}
 	}
-	if len(r.Keys) > 0 {
+	if len(r.Keys) > 0 && len(p.rules) > 0 {
 		if err := p.set.Unknown(r.Keys); err != nil {
 			return err
 		}
@@ -142,7 +145,7 @@ func (p *version) functions(r *Request) error {
 func (p *version) validCosts(costs map[string]int64) error {
 	var errs []error
 	for name, n := range costs {
-		if !slices.Contains(p.names, name) {
+		if len(p.names) > 0 && !slices.Contains(p.names, name) {
 			errs = append(errs, &rules.Error{Problem: fmt.Sprintf("Costs[%q]: no rule has that name: write one of %s",
 				name, strings.Join(p.names, ", "))})
 		}
@@ -167,9 +170,6 @@ func validCost(n int64) (int64, error) {
 // It returns what is wrong with its keys. The maps of the request do not escape, so that
 // a literal costs its caller no allocation.
 func (p *version) fill(run *engine.Run, r *Request) (*terms.Terms, error) {
-	if len(p.names) == 0 {
-		return nil, errNoRules
-	}
 	faulty := p.joins // a part that is not asked may be missing too
 	p.fillKeys(run, func(k *KeyResolver) string {
 		v, ok := k.Given(r.Keys, p.limiter.options.Proxies.IPv6Prefix)

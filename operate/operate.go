@@ -28,6 +28,7 @@ var (
 	observing = door.Observe.(func(*limit.Limiter, func(*http.Request, limit.Decision, error)) func())
 	compared  = door.Compared.(func(limit.Decision) [][2]limit.RuleDecision)
 	change    = door.Change.(func(*limit.Limiter, ...limit.RuleSet) error)
+	lift      = door.Lift.(func(*limit.Limiter) error)
 	check     = door.Check.(func(*limit.Limiter, context.Context) error)
 	validate  = door.Validate.(func(*limit.Limiter, limit.RuleSet) error)
 )
@@ -168,3 +169,7 @@ func Validate(l *limit.Limiter, rules limit.RuleSet) error { return validate(l, 
 // Settle or Fallback gets that of the declared rule of the same name, so that rules in text
 // do not lose what only code can say. A set that leaves such a rule out is an error.
 func Change(l *limit.Limiter, sets ...limit.RuleSet) error { return change(l, sets...) }
+
+// Lift undoes all changes, and has policies that were declared without rules admit all
+// requests. Until the next Change, those declared later do too.
+func Lift(l *limit.Limiter) error { return lift(l) }

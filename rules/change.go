@@ -9,7 +9,7 @@ import (
 // Equal reports whether two sets have the same rules, by what they say and by their
 // functions, and are With sets of the same names.
 func (s Set) Equal(t Set) bool {
-	return slices.EqualFunc(s.rules, t.rules, Rule.equal) && slices.Equal(s.from, t.from) &&
+	return s.lifted == t.lifted && slices.EqualFunc(s.rules, t.rules, Rule.equal) && slices.Equal(s.from, t.from) &&
 		slices.EqualFunc(s.with, t.with, func(a, b Set) bool { return a.name == b.name })
 }
 

@@ -167,6 +167,7 @@ type Set struct {
 	rules []Rule
 
 	overridable bool
+	lifted      bool // whether it admits all requests if it has no rules
 
 	with []Set    // see With
 	from []origin // of the last rules, which are of other sets: see Join
@@ -215,6 +216,15 @@ func (s Set) Overridable() Set {
 
 // IsOverridable reports whether s was made by [Set.Overridable].
 func (s Set) IsOverridable() bool { return s.overridable }
+
+// Lifted returns s, which has no rules, as one that admits all requests, for package limit.
+func (s Set) Lifted() Set {
+	s.lifted = true
+	return s
+}
+
+// IsLifted reports whether s admits all requests if it has no rules.
+func (s Set) IsLifted() bool { return s.lifted }
 
 // Rules returns the rules, with the names that they go by:
 //

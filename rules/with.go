@@ -110,7 +110,8 @@ func (j *joining) add(other Set, clause int) error {
 		return j.declared.errorWith(clause, "with %s: no policy has that name: declare limit.Named(%q, rules…) before, or add the policy to the file",
 			other.name, other.name)
 	}
-	j.pending = j.pending || len(set.rules) == 0 && set.with == nil
+	j.lifted = j.lifted || set.lifted
+	j.pending = j.pending || len(set.rules) == 0 && set.with == nil && !set.lifted
 	for _, r := range cloned(set.rules[:set.own()]) {
 		j.rules = append(j.rules, r)
 		j.from = append(j.from, origin{other.name, r.name()})

@@ -34,6 +34,7 @@ var (
 	Observe  any // func(*limit.Limiter, func(*http.Request, limit.Decision, error)) (stop func())
 	Compared any // func(limit.Decision) [][2]limit.RuleDecision
 	Change   any // func(*limit.Limiter, ...limit.RuleSet) error
+	Lift     any // func(*limit.Limiter) error
 	Check    any // func(*limit.Limiter, context.Context) error
 	Validate any // func(*limit.Limiter, limit.RuleSet) error
 )

@@ -77,7 +77,7 @@ func (c *Caller) Reserve(rule int) int64 {
 // distinguishes says whether other terms, or exemptions, occur.
 func (e *Engine) NewPlan(rules []Rule, usual *Terms, distinguishes bool) *Plan {
 	p := &Plan{engine: e, number: e.plans.Add(1), rules: rules, usual: usual}
-	arranged, leases, queues, settles := distinguishes, false, false, false
+	arranged, leases, queues, settles := distinguishes || len(rules) == 0, false, false, false
 	for i := range rules {
 		r := &rules[i]
 		arranged = arranged || r.Watches

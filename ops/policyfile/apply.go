@@ -17,12 +17,12 @@ func (p *Policies) apply(v version) error {
 	if err := p.check(v); err != nil {
 		return err
 	}
-	if err := operate.Change(p.limiter, p.with(v.File)...); err != nil {
+	if err := p.change(v.File); err != nil {
 		return v.placed(err)
 	}
 	next := prepare(v, p.state.Load())
 	if err := p.attach(next); err != nil {
-		return errors.Join(v.placed(err), operate.Change(p.limiter, p.with(p.inForce)...))
+		return errors.Join(v.placed(err), p.change(p.inForce))
 	}
 	earlier := p.inForce
 	p.inForce = v.File
@@ -64,6 +64,14 @@ func listed(texts []string) string {
 		texts = append(texts[:most:most], fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(texts, "; ")
+}
+
+// change gives the limiter the rules of a file.
+func (p *Policies) change(f *File) error {
+	if f.lifts {
+		return operate.Lift(p.limiter)
+	}
+	return operate.Change(p.limiter, p.with(f)...)
 }
 
 // with returns the sets of a file, and the last ones of policies that Handler has

@@ -143,7 +143,7 @@ func TestPatterns(t *testing.T) {
 // TestWithoutRules holds what the page says of a policy that is declared without rules.
 func TestWithoutRules(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
-	write(t, path, "version: 1\npolicies: none\n")
+	write(t, path, "version: 1\npolicies: {other: {rules: 1/1m per ip}}\n")
 	policies, err := policyfile.Open(path, nil)
 	require.NoError(t, err)
 	limiter, update := limit.New(nil, nil), ok
@@ -164,6 +164,12 @@ func TestWithoutRules(t *testing.T) {
 	require.NoError(t, policies.Follow(t.Context(), limiter))
 	assert.Equal(t, http.StatusOK, status())
 	assert.Equal(t, http.StatusTooManyRequests, status())
+
+	write(t, path, "version: 1\npolicies: none\n")
+	policies, err = policyfile.Open(path, nil)
+	require.NoError(t, err)
+	require.NoError(t, policies.Follow(t.Context(), limiter))
+	assert.Equal(t, http.StatusOK, status(), "all limits are lifted")
 }
 
 // TestFailedLogins is the rule of the page with a function that a file keeps.

@@ -24,7 +24,7 @@
 //	lists     names of lists of entries, in the words of package access
 //	exempt    entries or names of lists: clients that meet no rule
 //	barred    entries or names of lists: clients that are refused with 403
-//	policies  the word none, or names of policies:
+//	policies  the word none, which lifts all limits but those in code, or names of policies:
 //	  routes  patterns of [http.ServeMux]; without them, code attaches the policy
 //	  rules   the text grammar of [limit.Parse]: a text, or a list of texts
 //	  refuse  what refused requests meet, where a rule does not say so itself
@@ -58,6 +58,7 @@ type File struct {
 	exempt   []entry
 	barred   []entry
 	policies []policy
+	lifts    bool           // whether it says policies: none
 	mux      *http.ServeMux // of the routes
 }
 

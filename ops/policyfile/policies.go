@@ -23,7 +23,7 @@ func (d *decoder) policies(f *File, root, n *yaml.Node) {
 		d.wrong(placeOf(root), "no policies, or the file is half written: write policies, or policies: none")
 	case n == nil:
 	case n.Tag == tagText && n.Value == noPolicies:
-		f.mux = http.NewServeMux()
+		f.mux, f.lifts = http.NewServeMux(), true
 	case n.Tag == tagText:
 		d.wrong(placeOf(n), "policies is a mapping of names to policies, or the word %s, and not %s", noPolicies, quoted(n.Value))
 	case n.Tag == tagMapping && len(n.Content) == 0 && len(d.errs) == 0:
