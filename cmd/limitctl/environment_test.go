@@ -23,7 +23,7 @@ func TestEnvironment(t *testing.T) {
 	url := strings.Replace(s.flags[1], "redis://", "redis://default:secret@", 1)
 	t.Setenv("LIMITCTL_REDIS", url)
 	for _, args := range [][]string{
-		{"push", s.policy, "--by", "ann"}, {"history"}, {"explain", s.policy, "POST /login"},
+		{"push", s.policy, "--by", "ann", "--yes"}, {"history"}, {"explain", s.policy, "POST /login"},
 		{"top", "--at", "1"}, {"inspect", "--key", "alice"}, {"reset", "--key", "alice", "--yes"},
 		{"ban", "--list"}, {"override", "--list"},
 	} {
@@ -61,7 +61,7 @@ func TestEnvironment(t *testing.T) {
 
 func TestUnreachable(t *testing.T) {
 	path := file(t, valid)
-	for _, args := range []string{"top", "inspect --key x", "ban --list", "history", "push FILE --by a", "push --withdraw --by a", "explain FILE GET /", "watch",
+	for _, args := range []string{"top", "inspect --key x", "ban --list", "history", "push FILE --by a --yes", "push --withdraw --by a --yes", "explain FILE GET /", "watch",
 		"top --cluster", "history --cluster", "watch --cluster"} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel() // each tries for a second

@@ -101,7 +101,7 @@ func TestOperatingRights(t *testing.T) {
 	require.Empty(t, problem)
 	url := strings.Replace(s.flags[1], "redis://", "redis://look:pw@", 1)
 	for _, args := range [][]string{
-		{"top", "--at", "10"}, {"inspect", "--key", "alice"}, {"reset", "--policy", "login", "--key", "alice", "--yes"}, {"history"}, {"push", s.policy, "--by", "ann"},
+		{"top", "--at", "10"}, {"inspect", "--key", "alice"}, {"reset", "--policy", "login", "--key", "alice", "--yes"}, {"history"}, {"push", s.policy, "--by", "ann", "--yes"},
 		{"ban", "user", "mallory", "--for", "1h", "--by", "ann", "--yes"}, {"override", "--list"},
 	} {
 		require.NoError(t, s.client.Do(t.Context(), "ACL", "SETUSER", "look", "reset", "on", ">pw", "+hello").Err())

@@ -152,22 +152,26 @@ func TestSchema(t *testing.T) {
 func TestPush(t *testing.T) {
 	url := "redis://" + redistest.Real(t).Options().Addr
 	note := "sha256 " + sum(valid) + ", policies 1"
-	out, _ := exits(t, 0, "push", file(t, valid), "--redis", url, "--by", "ann", "--for", "2h")
+	out, _ := exits(t, 0, "push", file(t, valid), "--redis", url, "--by", "ann", "--yes", "--for", "2h")
 	assert.Regexp(t, `^pushed: "policies", `+note+`, until \S+Z\n$`, out)
-	out, _ = exits(t, 0, "push", file(t, valid), "--redis", url, "--by", "ann")
+	out, _ = exits(t, 0, "push", file(t, valid), "--redis", url, "--by", "ann", "--yes")
 	assert.Equal(t, "pushed: \"policies\", "+note+", until it is withdrawn\n", out)
 	fewer := file(t, "version: 1\npolicies:\n  other: {routes: [/], rules: 5/1m per ip}\n")
-	code, _, problem := run(t, "push", fewer, "--redis", url, "--by", "ann", "--name", "shop")
+	code, _, problem := run(t, "push", fewer, "--redis", url, "--by", "ann", "--yes", "--name", "shop")
 	assert.Equal(t, []any{0, ""}, []any{code, problem}, "nothing was pushed by this name")
-	_, problem = exits(t, 1, "push", file(t, "version: 1\npolicies: {}\n"), "--redis", url, "--by", "ann", "--name", "shop")
+	_, problem = exits(t, 1, "push", file(t, "version: 1\npolicies: {}\n"), "--redis", url, "--by", "ann", "--yes", "--name", "shop")
 	assert.Contains(t, problem, "policies: none")
-	code, _, problem = run(t, "push", file(t, valid), "--redis", url, "--by", "ann", "--name", "shop")
+	code, _, problem = run(t, "push", file(t, valid), "--redis", url, "--by", "ann", "--yes", "--name", "shop")
 	assert.Equal(t, []any{0, "LIMIT-207: lifts policy other (5/1m per ip)\n"}, []any{code, problem})
-	out, _ = exits(t, 0, "push", "--withdraw", "--redis", url, "--by", "bob")
+	for _, args := range [][]string{{"push", fewer, "--name", "shop"}, {"push", "--withdraw"}} {
+		_, problem = exits(t, 2, append(args, "--redis", url, "--by", "ann")...)
+		assert.Contains(t, problem, "Nothing was done: without a terminal to ask on, write --yes.")
+	}
+	out, _ = exits(t, 0, "push", "--withdraw", "--redis", url, "--by", "bob", "--yes")
 	assert.Equal(t, "withdrawn: \"policies\"\n", out)
-	_, problem = exits(t, 1, "push", "--withdraw", "--redis", url, "--by", "bob")
+	_, problem = exits(t, 1, "push", "--withdraw", "--redis", url, "--by", "bob", "--yes")
 	assert.Contains(t, problem, `nothing is pushed as "policies"`)
-	_, problem = exits(t, 1, "push", file(t, "x"), "--redis", url, "--by", "ann")
+	_, problem = exits(t, 1, "push", file(t, "x"), "--redis", url, "--by", "ann", "--yes")
 	assert.Contains(t, problem, "policy.yaml:1:2: ")
 	for _, args := range [][]string{{}, {"a", "b", "--redis", url}, {"a", "--withdraw", "--redis", url}, {"a", "--redis", "x"}, {"a", "--redis", url, "--by", "ann", "--for", "-1s"}} {
 		exits(t, 3, append([]string{"push"}, args...)...)
@@ -201,7 +205,7 @@ func sum(text string) string {
 
 // TestRedisDown checks that an unavailable Redis is one line.
 func TestRedisDown(t *testing.T) {
-	for _, args := range [][]string{{"push", file(t, valid), "--by", "ann"}, {"history"}} {
+	for _, args := range [][]string{{"push", file(t, valid), "--by", "ann", "--yes"}, {"history"}} {
 		code, out, problem := runProcess(t, append(args, "--redis", "redis://127.0.0.1:1")...)
 		assert.Equal(t, 1, code)
 		assert.Empty(t, out)

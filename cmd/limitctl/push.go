@@ -45,7 +45,7 @@ func (s *shared) open() (*control.Control, func() error, error) {
 func newPushCommand() *cobra.Command {
 	var s shared
 	var expires time.Duration
-	var withdraw bool
+	var withdraw, yes bool
 	cmd := &cobra.Command{
 		Use:   "push FILE",
 		Short: "Put a policy file in force on all instances, through Redis",
@@ -55,11 +55,12 @@ mistake is not pushed. It warns of the limits of the file pushed before that the
 new one lifts; limitctl check --replaces FILE says the same of the programs' own
 file.
 
-The exit code is 0 if the file was pushed or withdrawn, 1 if it is not valid, if
-nothing was pushed that could be withdrawn, or if Redis failed, and 3 for wrong
-arguments.`,
+It shows what it will do, and asks. Without a terminal, write --yes. The exit
+code is 0 if the file was pushed or withdrawn, 1 if it is not valid, if nothing
+was pushed that could be withdrawn, or if Redis failed, 2 if the change was not
+confirmed, and 3 for wrong arguments.`,
 		Example: `  limitctl push policy.yaml --redis redis://127.0.0.1:6379 --by ann --for 2h
-  limitctl push --withdraw --redis redis://127.0.0.1:6379 --by ann`,
+  limitctl push --withdraw --redis redis://127.0.0.1:6379 --by ann --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if withdraw != (len(args) == 0) || len(args) > 1 {
 				return usageError{errors.New("name one file, or write --withdraw and none")}
@@ -76,6 +77,9 @@ arguments.`,
 			}
 			defer done()
 			if withdraw {
+				if err := confirm(cmd, yes, "This withdraws %q: the programs return to their own files.\n", s.name); err != nil {
+					return err
+				}
 				was, err := policyfile.Withdraw(cmd.Context(), c, s.name, s.by)
 				switch {
 				case err != nil:
@@ -88,6 +92,9 @@ arguments.`,
 			}
 			f, err := policyfile.Read(args[0])
 			if err != nil {
+				return err
+			}
+			if err := confirm(cmd, yes, "This pushes %s as %q, in place of the programs' own files.\n", words.Printable(args[0]), s.name); err != nil {
 				return err
 			}
 			earlier, unread := policyfile.Pushed(cmd.Context(), c) // which may fail though the push does not
@@ -105,6 +112,7 @@ arguments.`,
 	s.flags(cmd, true)
 	cmd.Flags().DurationVar(&expires, "for", 0, "how long the file is in force; 0 until it is withdrawn")
 	cmd.Flags().BoolVar(&withdraw, "withdraw", false, "end what is pushed")
+	yesFlag(cmd, &yes)
 	return cmd
 }
 

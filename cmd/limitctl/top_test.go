@@ -76,7 +76,7 @@ login   per-ip-1m  5     5   100%  \S+ +\S+ +203.0.113.9\n$`, out)
 	assert.Contains(t, out, "No rules are known: name them by --file, or by --rules and --on.\nlooked at 4 keys")
 	assert.Contains(t, out, "keys of rules that are not known:\n  2 of policy login, rule per-ip-1m\n  2 of policy login, rule per-user-1h\n")
 
-	exits(t, 0, "push", s.policy, "--by", "ann", s.flags[0], s.flags[1])
+	exits(t, 0, "push", s.policy, "--by", "ann", "--yes", s.flags[0], s.flags[1])
 	out, _ = exits(t, 0, "top", s.flags[0], s.flags[1])
 	assert.Contains(t, out, "rules of the pushed file \"policies\"\nlooked at 4 keys", "without those of the pushed file")
 	code, _, problem = run(t, "top", "--name", "shop", s.flags[0], s.flags[1])
