@@ -27,7 +27,8 @@ type WebOptions struct {
 type target struct{ route, method, url string }
 
 // Web sends requests to an application: one to each route (or to the URL), and two
-// more to the first route with a rule by address, the last one with a forged address.
+// more to routes with a rule by address, the last one with a forged address, until the
+// remaining quotas show something: those of rules that count only failures do not.
 // Requests are GET or HEAD, follow no redirect, and use the quotas of this machine. An
 // error is about the options.
 func Web(ctx context.Context, o WebOptions) (*WebFacts, error) {
@@ -70,7 +71,7 @@ func Web(ctx context.Context, o WebOptions) (*WebFacts, error) {
 		p := probe(ctx, client, t.method, t.url, "")
 		p.Route = t.route
 		probes = append(probes, p)
-		if facts.Proxies == nil && slices.ContainsFunc(slices.Collect(maps.Keys(p.Remaining)), byAddress) {
+		if (facts.Proxies == nil || proxies(facts).verdict == Skipped) && slices.ContainsFunc(slices.Collect(maps.Keys(p.Remaining)), byAddress) {
 			facts.Proxies = forge(ctx, client, t, p)
 		}
 	}

@@ -12,15 +12,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/rules"
 )
 
 // serve serves /limited, /bare, /shared and /away, and records the requests.
-func serve(t *testing.T, proxies limit.Proxies, rules limit.RuleSet) (url string, requests func() []*http.Request) {
+func serve(t *testing.T, proxies limit.Proxies, set limit.RuleSet) (url string, requests func() []*http.Request) {
 	t.Helper()
 	limiter := limit.New(nil, &limit.Options{Proxies: proxies})
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok")) })
 	mux := http.NewServeMux()
-	mux.Handle("/limited", limiter.Limit(rules)(ok))
+	mux.Handle("/limited", limiter.Limit(set)(ok))
+	mux.Handle("/failures", limiter.Limit(limit.Rules(limit.Rule{Key: limit.ByIP, Limit: 5, Window: time.Hour, Settle: rules.OnStatus(401)}))(ok))
 	mux.Handle("/bare", ok)
 	mux.Handle("/shared", limiter.Limit(limit.Rules(limit.Global(time.Hour, 1000)))(ok))
 	mux.Handle("/away", http.RedirectHandler("/limited", http.StatusFound))
@@ -109,13 +111,17 @@ func TestWebRoutes(t *testing.T) {
 		assert.Equal(t, Skipped, found["proxies"].Verdict, found["proxies"].Found)
 	}
 
+	found = ask(t, WebOptions{URL: url, Routes: []string{"/failures", "/limited"}})
+	assert.Equal(t, OK, found["proxies"].Verdict, found["proxies"].Found)
+	assert.Len(t, requests(), 12, "a rule that counts only failures shows nothing")
+
 	found = ask(t, WebOptions{URL: url + "/limited"})
 	assert.Equal(t, OK, found["proxies"].Verdict)
 	assert.NotContains(t, found, "routes")
 
 	found = ask(t, WebOptions{URL: url + "/bare"})
 	assert.Equal(t, Skipped, found["proxies"].Verdict)
-	assert.Len(t, requests(), 10, "without headers one is enough")
+	assert.Len(t, requests(), 16, "without headers one is enough")
 }
 
 func TestWebOptions(t *testing.T) {
