@@ -75,6 +75,7 @@ func TestUnreadMatters(t *testing.T) {
 				assert.Equal(t, test.at, at)
 				assert.Equal(t, min(len(test.code), 1), strings.Count(log.String(), "level=WARN"), log.String())
 				assert.Contains(t, log.String(), test.code)
+				assert.Equal(t, test.code == "LIMIT-401", strings.Contains(log.String(), "no answer of Redis within 300ms"))
 				assert.LessOrEqual(t, client.reads, 24, "reads in ten seconds: every half second, and after a failure until it is logged")
 			})
 		})

@@ -148,7 +148,10 @@ func (w *watcher) fetch(ctx context.Context) (changed bool, err error) {
 	short, cancel := context.WithTimeout(ctx, pollTimeout)
 	version, err := w.poller.Get(short, w.names[0]).Result()
 	cancel()
-	if err != nil && !errors.Is(err, redis.Nil) {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return false, fmt.Errorf("no answer of Redis within %v: %w", pollTimeout, err)
+	case err != nil && !errors.Is(err, redis.Nil):
 		return false, err
 	}
 	for range 3 { // more changes may come meanwhile

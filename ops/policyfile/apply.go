@@ -46,10 +46,15 @@ func (p *Policies) applyBase(v version) error {
 
 // announce logs that a version is in force, and what may be a mistake in it.
 func (p *Policies) announce(v version, earlier *File) {
-	p.log().Info("policyfile: policies are in force", "source", v.origin, "sum", v.source.sum(), "by", v.by, "policies", len(v.policies))
+	from := []any{"source", v.origin}
+	if v.by != "" {
+		from = append(from, "by", v.by)
+	}
+	from = slices.Clip(from)
+	p.log().Info("policyfile: policies are in force", append(from, "sum", v.source.sum(), "policies", len(v.policies))...)
 	if lifted := v.Lifts(earlier); len(lifted) > 0 {
 		notice.Write(&p.lines, notice.PoliciesLifted, "policyfile: these limits are no longer in the file: those in code apply, if there are any", 0,
-			"source", v.origin, "by", v.by, "lifted", listed(lifted))
+			append(from, "lifted", listed(lifted))...)
 	}
 	if entries := v.exemptProxies(operate.Proxies(p.limiter)); len(entries) > 0 {
 		notice.Write(&p.lines, notice.ExemptProxy, "policyfile: exempt contains a trusted proxy, and so every client whose address the proxy does not send: "+

@@ -128,7 +128,7 @@ func TestLifted(t *testing.T) {
 				assert.NotContains(t, lines, "LIMIT-", test.after)
 				return
 			}
-			assert.Equal(t, 1, strings.Count(lines, "code=LIMIT-207 source="+p.path+` by="" lifted=`+test.lifted), "%s: %s", test.after, lines)
+			assert.Equal(t, 1, strings.Count(lines, "code=LIMIT-207 source="+p.path+` lifted=`+test.lifted), "%s: %s", test.after, lines)
 		})
 	}
 	for _, empty := range []string{"version: 1\npolicies: {}\n", "version: 1\npolicies:\n", "version: 1\n", "", "version: 1\npolicies:\n  login: {routes: [POST /login], rules: []}\n"} {
