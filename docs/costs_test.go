@@ -1,14 +1,20 @@
 package docs_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/rules"
@@ -26,8 +32,9 @@ func sendRows(w http.ResponseWriter, r *http.Request, rows iter.Seq[string]) err
 	decision, used := limit.DecisionFrom(r.Context()), map[string]int64{"rows": 0}
 	for row := range rows {
 		used["rows"]++
-		if err := decision.Use(r.Context(), used); err != nil {
-			return err // a *limit.RefusedError if no rows are left
+		if err := decision.Use(r.Context(), used); err != nil { // a *limit.RefusedError if no rows are left
+			used["rows"]-- // which is not sent
+			return errors.Join(err, decision.SettleCosts(r.Context(), used))
 		}
 		io.WriteString(w, row)
 	}
@@ -76,4 +83,16 @@ func Example_costs() {
 	// 200  "rows";r=1900;t=2 2500
 	// 429 1080 "rows";r=0;t=1080 0
 	// 200  "rows";r=1000;t=3600 2000 refused by rows
+}
+
+// TestRowsNotSent sends rows until a user may owe no more: the row that is not sent is neither owed
+// nor forgiven.
+func TestRowsNotSent(t *testing.T) {
+	var log bytes.Buffer
+	limiter := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: customer}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	sent := send(limiter.Limit(limit.Rules(estimatedRows))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		assert.ErrorContains(t, sendRows(w, r, slices.Values(slices.Repeat([]string{"row\n"}, 3_500))), "refused by rows")
+	})), "GET", "/", "X-Customer", "alice")
+	assert.Equal(t, 3_000, strings.Count(sent.Body.String(), "row\n"))
+	assert.NotContains(t, log.String(), "LIMIT-208")
 }
