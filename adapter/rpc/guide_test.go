@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,7 +51,13 @@ var perMinute = map[string]int64{"/books.v1.Books/Search": 1}
 
 func newServer() *grpc.Server {
 	limiter := limit.New(nil, &limit.Options{
-		Override: func(method, rule, key string) int64 { return perMinute[method] }, // 0: the limit of the rule
+		Exempt: func(c limit.Client) bool { return strings.HasPrefix(c.Request.URL.Path, "/grpc.health.v1.Health/") },
+		Override: func(method, rule, key string) int64 {
+			if rule != "per-user-1m" {
+				return 0 // the limit of the rule
+			}
+			return perMinute[method]
+		},
 	})
 	rl := grpclimit.New(limiter)
 	rl.Caller.User = callerOf // the user that authenticate has put into the context
