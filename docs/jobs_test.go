@@ -85,8 +85,10 @@ func (w *worker) deliver(ctx context.Context, j job) error {
 		return nil
 	case err != nil:
 		return err
+	case d.RetryAfter == limit.Never:
+		return fmt.Errorf("job %s can never run", j.file)
 	case !d.Allowed:
-		return w.later(j, time.Minute)
+		return w.later(j, min(d.RetryAfter, time.Minute)) // by then, the units of a dead process are back
 	}
 	defer d.Release()
 	if err := w.export(ctx, j); err != nil {

@@ -20,7 +20,7 @@ import (
 // The errors that package limit shows its users.
 var (
 	ErrUndecided = errors.New("limit: could not decide")
-	ErrSettled   = errors.New("limit: nothing is reserved, or it has been settled")
+	ErrSettled   = errors.New("limit: nothing is reserved, or it has been settled, or it will be as soon as the store answers")
 	ErrLeaseLost = errors.New("limit: a lease was lost")
 )
 
