@@ -54,9 +54,9 @@ func (p *Policy) mustAttach(next http.Handler) {
 //
 //	policy.Serve(w, r, limit.Request{Cost: tokens, Keys: map[string]string{"model": m}}, next)
 //
-// Keys, Cost and Costs of the given request come before what the rules would take from the
-// HTTP request. With Settle, the handler behind it settles what it took: see
-// [Decision.SettleCosts] of [DecisionFrom]. Next is called if the rules admit the request, and otherwise the request is
+// Keys, Cost and Costs given come before what the rules would take from the HTTP request. With
+// Settle or Hold, the handler behind it settles what it took: see [Decision.SettleCosts] of
+// [DecisionFrom]. Next is called if the rules admit the request, and otherwise the request is
 // answered, as by the handler. The error says what is wrong with the given request.
 func (p *Policy) Serve(w http.ResponseWriter, r *http.Request, given Request, next http.Handler) error {
 	v := p.current.Load()

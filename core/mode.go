@@ -23,12 +23,14 @@ func (o OnError) String() string {
 	return "on-error " + strconv.Itoa(int(o))
 }
 
-// A Mode is how a decision was made.
+// A Mode is how a decision was made: by the store (exact, overflow), from memory of its refusals
+// (remembered), without the store as OnError of a rule says (local, allowed, refused), or before
+// any rule, by lists of the program (exempt, barred). ModeAllowed, and ModeLocal with several
+// instances, may admit more than the limit.
 type Mode uint8
 
-// The modes. From ModeLocal on, the store was not asked. ModeAllowed, and ModeLocal
-// with several instances, may admit more than the limit. No store returns ModeExempt
-// or ModeBarred: package limit makes such decisions before it asks one.
+// The modes. No store returns ModeExempt or ModeBarred: package limit makes such decisions
+// before it asks one.
 const (
 	ModeExact      Mode = iota // by the store, each charge on the quota of its own key
 	ModeOverflow               // by the store, on overflow quotas that keys share: never above the limit, maybe below

@@ -31,7 +31,7 @@ type Limiter struct {
 	Caller limit.Caller[echo.Context]
 
 	// Refuse answers a refused request, after the headers are set; the status is
-	// 429, or 403 if the client is barred, unless it sets another. Its error is
+	// 429, 403 if the client is barred, or 503 during an outage, unless it sets another. Its error is
 	// that of the middleware. Nil means limit.Options.Refuse, or else an
 	// [*echo.HTTPError] that wraps a [*limit.RefusedError].
 	Refuse func(echo.Context, limit.Decision) error

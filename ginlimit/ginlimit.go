@@ -31,7 +31,7 @@ type Limiter struct {
 	Caller limit.Caller[*gin.Context]
 
 	// Refuse answers a refused request, after the headers are set; the status is
-	// 429, or 403 if the client is barred, unless it sets another. Nil means
+	// 429, 403 if the client is barred, or 503 during an outage, unless it sets another. Nil means
 	// limit.Options.Refuse.
 	Refuse func(*gin.Context, limit.Decision)
 
