@@ -21,7 +21,7 @@ func Example_headers() {
 					refused = append(refused, rule.Name)
 				}
 			}
-			json.NewEncoder(w).Encode(map[string]any{"error": "too many requests", "rules": refused})
+			json.NewEncoder(w).Encode(map[string]any{"error": "refused", "rules": refused})
 		},
 	})
 
@@ -47,5 +47,5 @@ func Example_headers() {
 	// X-Ratelimit-Limit: 1
 	// X-Ratelimit-Remaining: 0
 	// X-Ratelimit-Reset: 60
-	// {"error":"too many requests","rules":["per-ip-1m"]}
+	// {"error":"refused","rules":["per-ip-1m"]}
 }

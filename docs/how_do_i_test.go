@@ -125,7 +125,7 @@ func Example_howDoIOperators() {
 		log.Fatal(err)
 	}
 	for rule := range d.Rules() {
-		fmt.Println(rule.Name, rule.Remaining, "of", rule.Limit)
+		fmt.Println(rule.Name, rule.Remaining, "of", rule.Capacity)
 	}
 	if err := login.Reset(ctx, keys); err != nil { // the client has a full quota again
 		log.Fatal(err)
