@@ -175,8 +175,7 @@ function log.charge(rule, value, now, n, at)
   local s, life = whole_log(value, rule, now), nil
   if not s then return nil, WRONG_VALUE end
   if rule.debt and rule.debt < 0 then
-    show_log(rule, now, 1, s)
-    n = math.min(n, math.max(0, room[1]))
+    n = math.min(n, math.max(0, rule.limit - s.own))
     rule.takes = n
   end
   local owes = n > 0 and now - at < s.window
@@ -192,8 +191,8 @@ function log.charge(rule, value, now, n, at)
     value, life = value_of(s.limit, s.window, ticks, newest, STRING_MOST)
     s = whole_log(value, rule, now)
   end
-  show_log(rule, now, 1, s)
-  return {room = room[1], more = more[1], reset = reset[1]}, life and value, life
+  show_log(rule, now, 0, s) -- a row of no key: the others may be in use, see tallies.lua
+  return {room = room[0], more = more[0], reset = reset[0]}, life and value, life
 end
 
 -- Charge of a string that only this version wrote: see add_units in tellers.lua.

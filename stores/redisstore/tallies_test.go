@@ -22,6 +22,9 @@ func TestTallies(t *testing.T) {
 	storetest.Lives(t, harness(redistest.Client(t)), storetest.Tallies, 0, 200)
 }
 
+// Versions of a rule: most of the scripts of a log of more than 128 units are its own.
+var largeLog, largeWindow = core.Quota{Limit: 1000, Window: 60_000_000}, core.Quota{Algorithm: core.FixedWindow, Limit: 1000, Window: 60_000_000}
+
 // TestToldAboveLimit has a clock step back behind a window that has more than its limit, since
 // another algorithm took it. What is above the limit counts in the next window nevertheless.
 func TestToldAboveLimit(t *testing.T) {
@@ -70,6 +73,23 @@ func TestToldAfterReturns(t *testing.T) {
 	take(window, 0)
 	now += window.Window
 	assert.EqualValues(t, 2, take(window, 0).Remaining)
+}
+
+// TestFilledBesideLog has a rule become a log above 128 on a key that a window has charged. What
+// the log begins with says nothing of the other keys of the request.
+func TestFilledBesideLog(t *testing.T) {
+	now := start
+	store := at(redistest.Client(t), &now)
+	beside := core.Charge{Rule: "a", Key: "k", Quota: largeLog, Cost: 100}
+	turns := core.Charge{Rule: "b", Key: "k", Quota: largeWindow, Cost: 3}
+	storetest.MustTake(t, store, beside)
+	storetest.MustTake(t, store, turns)
+	beside.Cost, turns.Cost, turns.Quota = 1, 1, largeLog
+	for i := range int64(3) {
+		d := storetest.MustTake(t, store, beside, turns)
+		assert.Equal(t, 899-i, d.Outcomes()[0].Remaining)
+		assert.Equal(t, 996-i, d.Outcomes()[1].Remaining)
+	}
 }
 
 // TestBrokenTallies tests that every call on a key of several algorithms is answered, or is an
