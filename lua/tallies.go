@@ -92,7 +92,7 @@ func headOf(q *core.Quota) []byte {
 // Tallied makes l, a call that takes charges, one for keys that several algorithms charge.
 // All charges on a key must have one algorithm.
 func (l *Debts) Tallied(charges []core.Charge) {
-	s := newTallied(taking, all)
+	s := newTallied(owing, all)
 	s.addAlgorithms(len(charges), func(i int) *core.Quota { return &charges[i].Quota })
 	s.add("tallies.lua")
 	var heads []byte

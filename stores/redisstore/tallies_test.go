@@ -92,6 +92,31 @@ func TestFilledBesideLog(t *testing.T) {
 	}
 }
 
+// TestDebtBesideLargeLog has debts and settlements on keys that a window and a log above 128 charge.
+func TestDebtBesideLargeLog(t *testing.T) {
+	now := start
+	store := at(redistest.Client(t), &now)
+	held := core.Ask{Charges: []core.Charge{{Policy: "p", Rule: "r", Key: "k", Quota: largeLog, Cost: 1}}}
+	require.NoError(t, store.Hold(t.Context(), &held, &core.Hold{ID: core.HoldID{1}, Life: core.MinHold}))
+	c := held.Charges[0]
+	for _, c.Quota = range []core.Quota{largeWindow, largeLog} {
+		storetest.MustTake(t, store, c)
+	}
+	for _, c.Quota = range []core.Quota{largeWindow, largeLog} {
+		owed := c
+		owed.Debt, owed.Cost = true, 50
+		storetest.MustTake(t, store, owed)
+	}
+	done, err := store.Settle(t.Context(), []core.Settlement{{Return: held.Decision.Return(0, held.Charges[0]), Hold: core.HoldID{1}, Used: 51}})
+	require.NoError(t, err)
+	assert.EqualValues(t, 50, done[0].Taken)
+	for _, c.Quota = range []core.Quota{largeWindow, largeLog} {
+		c.Cost = 0
+		d := storetest.MustTake(t, store, c)
+		assert.EqualValues(t, 847, d.Outcomes()[0].Remaining, c.Quota.Algorithm)
+	}
+}
+
 // TestBrokenTallies tests that every call on a key of several algorithms is answered, or is an
 // error that names the key, with any bytes of its value changed and at every length.
 func TestBrokenTallies(t *testing.T) {
