@@ -117,6 +117,7 @@ for r = 1, K do
   end
 end
 if wrong then return out end
+for r = 1, K do share_return(rules[r].first, now, out[r], rules[r].at) end -- @tallies
 for k = 1, last do room[k] = nil end -- @several
 
 for k = 1, last do
@@ -158,5 +159,5 @@ for r = 1, K do
     end
   end
 end
-for r = 1, K do close_return(rules[r].first, now, grace, out[r], rules[r].at) end -- @tallies
+for r = 1, K do close_return(rules[r].first, now, grace) end -- @tallies
 return out

@@ -86,7 +86,7 @@ local function rule_of(quota)
   rule.short, rule.capacity = rule.window < 4294967296, rule.limit
   local prepare = as['prepare']
   if prepare then prepare(rule, sub(head, 21)) end
-  rule.as = as -- and not that of large logs
+  rule.as, rule.upto = as, nil -- and not those of large logs
   if rule.periods then rule.periods, rule.ends = nil, 0 end -- a calendar is not known here
   quota.rule = rule
   return rule
@@ -296,8 +296,8 @@ local function knew(key, at)
   return not t or not t.own.comes and came_of(t.own) <= at
 end
 
--- Gives units back to the other tallies of a key too.
-local function close_return(k, now, grace, given, at)
+-- Gives units back to the other tallies of a key too. It writes nothing.
+local function share_return(k, now, given, at)
   local t = tallied[keys[k]]
   if not t or t.own.comes then return end
   for i = 1, given > 0 and #t.list or 0 do
@@ -311,5 +311,10 @@ local function close_return(k, now, grace, given, at)
       end
     end
   end
-  if t.written then write_tallies(t, now, grace) end
+end
+
+-- Writes a key that units were given back to.
+local function close_return(k, now, grace)
+  local t = tallied[keys[k]]
+  if t and t.written and not t.own.comes then write_tallies(t, now, grace) end
 end

@@ -117,6 +117,32 @@ func TestDebtBesideLargeLog(t *testing.T) {
 	}
 }
 
+// TestReturnBesideLongLog has units given back to a window on a key whose log is a ring, and to
+// another key by the same call.
+func TestReturnBesideLongLog(t *testing.T) {
+	now := start
+	store := at(redistest.Client(t), &now)
+	c := core.Charge{Policy: "p", Rule: "r", Key: "k"}
+	var taken core.Return
+	for _, step := range []struct {
+		quota core.Quota
+		cost  int64
+	}{{largeWindow, 1}, {largeLog, 150}, {largeWindow, 3}} {
+		c.Quota, c.Cost = step.quota, step.cost
+		d := storetest.MustTake(t, store, c)
+		taken = d.Return(0, c)
+	}
+	beside := core.Charge{Policy: "p", Rule: "beside", Key: "k", Quota: largeLog, Cost: 7}
+	d := storetest.MustTake(t, store, beside)
+	given, err := store.Return(t.Context(), []core.Return{d.Return(0, beside), taken})
+	require.NoError(t, err)
+	assert.EqualValues(t, 7, given[0].Units)
+	assert.EqualValues(t, 3, given[1].Units)
+	c.Quota, c.Cost = largeLog, 0
+	d = storetest.MustTake(t, store, c)
+	assert.EqualValues(t, 849, d.Outcomes()[0].Remaining)
+}
+
 // TestBrokenTallies tests that every call on a key of several algorithms is answered, or is an
 // error that names the key, with any bytes of its value changed and at every length.
 func TestBrokenTallies(t *testing.T) {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/routelimit/limit/core"
@@ -48,7 +49,14 @@ var kinds = [...]struct {
 		return q
 	}, 1, true},
 	Tallies: {"tallies", nil, func(l *life, a core.Algorithm) core.Quota {
-		return ofAlgorithm(l.random, a, 1+l.random.Int64N(20), pick(l.random, []int64{sec, 10 * sec, 60 * sec}))
+		limit := 1 + l.random.Int64N(20)
+		if l.random.IntN(2) == 0 {
+			limit = pick(l.random, []int64{128, 129, 200, 1000, 1_000_003})
+		}
+		if a.MaxLimit() < core.MaxLimit { // or a life takes long
+			limit = min(limit, 1000)
+		}
+		return ofAlgorithm(l.random, a, limit, pick(l.random, []int64{sec, 10 * sec, 60 * sec}))
 	}, 0, false},
 }
 
@@ -113,8 +121,8 @@ func (l *life) run() {
 			l.after(c)
 		default:
 			l.draw(&c)
-			d := l.take(c)
-			l.retry = max(0, d.RetryAfter())
+			l.request(c)
+			l.retry = max(0, l.last.RetryAfter())
 		}
 	}
 }
@@ -156,6 +164,25 @@ func (l *life) draw(c *core.Charge) {
 	}
 }
 
+// request takes a charge: in some lives of several algorithms beside one on another key, which
+// must keep what it has, in one ask or in two of a call.
+func (l *life) request(c core.Charge) {
+	if !l.mixed || l.number%3 > 0 || l.random.IntN(4) == 0 {
+		l.take(c)
+		return
+	}
+	beside := core.Charge{Policy: c.Policy, Rule: "beside", Key: "k", Cost: 1 + l.random.Int64N(40), Debt: c.Debt, Quota: plainQuota(core.SlidingLog, 1000, 60*sec)}
+	switch charges := []core.Charge{beside, c}; l.random.IntN(3) {
+	case 0:
+		l.takeAll(charges[:1], charges[1:])
+	case 1:
+		slices.Reverse(charges)
+		l.take(charges...)
+	default:
+		l.take(charges...)
+	}
+}
+
 // after gives back what a version may have admitted, or renews or releases it, or resets the
 // key.
 func (l *life) after(c core.Charge) {
@@ -170,10 +197,10 @@ func (l *life) after(c core.Charge) {
 			l.release(c)
 		}
 	case len(l.loans) > 0:
-		r := pick(l.random, l.loans[max(0, len(l.loans)-8):])[0]
+		loan := slices.Clone(pick(l.random, l.loans[max(0, len(l.loans)-8):]))
 		if !l.mixed && l.random.IntN(4) == 0 {
-			r.Quota = c.Quota
+			loan[0].Quota = c.Quota
 		}
-		l.giveBack(r)
+		l.giveBack(loan...)
 	}
 }
