@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -88,17 +89,19 @@ func (l *Rules) Held(prefix, now string, grace int, ask *core.Ask, h *core.Hold)
 // its number. With an error nothing was taken.
 func (l *Held) Decode(reply []int64, ask *core.Ask, h *core.Hold) error {
 	n := len(l.held)
-	if len(reply) < 3+n || reply[1] < 0 || reply[1] > 3 || reply[2+n] < 0 || int64(len(reply)) < 3+int64(n)+3*reply[2+n] {
+	if len(reply) < 3+n || reply[1] < 0 || reply[1] > 3 || reply[2+n] < 0 || reply[2+n] > int64(len(reply)-3-n)/3 {
 		return fmt.Errorf("%w: %d numbers for a hold", ErrReply, len(reply))
 	}
 	h.Found = [...]core.Found{core.HoldUnknown, core.HoldLives, core.HoldSettled, core.HoldEnded}[reply[1]]
 	h.Units, h.Over = [core.MaxCharges]int64{}, nil
 	for i, charge := range l.held {
-		h.Units[charge] = reply[2+i]
+		if h.Units[charge] = reply[2+i]; reply[2+i] < 0 || reply[2+i] > core.MaxCost {
+			return fmt.Errorf("%w: a hold of %d units", ErrReply, reply[2+i])
+		}
 	}
 	over, rest := reply[3+n:][:3*reply[2+n]], reply[3+n+3*int(reply[2+n]):]
 	for i := 0; i < len(over); i += 3 {
-		if over[i] < 1 || over[i] > int64(len(ask.Charges)) {
+		if over[i] < 1 || over[i] > int64(len(ask.Charges)) || !slices.Contains(l.held, int(over[i]-1)) {
 			return fmt.Errorf("%w: a hold of charge %d", ErrReply, over[i])
 		}
 		of := core.Settlement{Return: core.Return{Charge: ask.Charges[over[i]-1]}, Ends: true}
@@ -189,7 +192,7 @@ func (l *Settlements) Decode(reply []int64, list []core.Settlement) ([]core.Sett
 			return nil, wrong(-found, l.keys[i])
 		case found == 4:
 			return nil, ErrOwes
-		case found > 3 || given < 0 || taken < 0 || forgiven < 0:
+		case found > 3 || min(given, taken, forgiven) < 0 || max(given, taken, forgiven) > core.MaxCost:
 			return nil, fmt.Errorf("%w: %d of a settlement", ErrReply, reply[4*i:4*i+4])
 		}
 		done[i] = core.Settled{Found: [...]core.Found{core.HoldUnknown, core.HoldLives, core.HoldEnded, core.HoldSettled}[found],
