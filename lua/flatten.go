@@ -29,6 +29,7 @@ import (
 //   - A line that ends in "-- @sole" says that the script has one algorithm. It is left out,
 //     rule.as in the driver becomes the name of the algorithm, and tables that nothing names
 //     any more are left out.
+//   - If there are too many locals for Lua, the last functions become fields of a table.
 //   - A local in capitals that is a number becomes the number, since a local costs each
 //     function that names it.
 //
@@ -53,6 +54,7 @@ func flatten(text string) string {
 	}
 	for s.dropUnused() || s.dropFields() || s.sole && s.dropTables() {
 	}
+	s.writeTable()
 	return s.String()
 }
 

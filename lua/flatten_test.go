@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -61,6 +62,28 @@ func TestFlatten(t *testing.T) {
 	assert.Panics(t, func() {
 		flatten(top + "local function a() return x end\nlocal function b()\n  a() -- @inline\nend\nb()\n")
 	}, "a return")
+}
+
+// TestWriteTable tests that the last functions of too many become fields of a table, if they are
+// only called.
+func TestWriteTable(t *testing.T) {
+	text := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "local function f%d(f0)\n  return f0\nend\n", i)
+		}
+		for i := range n {
+			fmt.Fprintf(&b, "x(f%d(%d))\n", i, i)
+		}
+		return b.String() + "y(f117)\nlocal y = f118(f119)\n"
+	}
+	assert.NotContains(t, flatten(text(mostLocals)), "functions")
+	got := flatten(text(mostLocals + 1))
+	assert.Equal(t, fewerLocals-1, strings.Count(got, "\nlocal function "))
+	for _, part := range []string{"local functions = {}\nlocal function f0(f0)\n", "\nfunction functions.f120(f0)\n  return f0\nend\n",
+		"\nx(f96(96))\nx(functions.f97(97))\n", "\ny(f117)\nlocal y = functions.f118(f119)\n"} { // arguments stay
+		assert.True(t, strings.Contains(got, part), part)
+	}
 }
 
 // TestFlattenAll tests that the scripts of all pairs of algorithms can be flattened,

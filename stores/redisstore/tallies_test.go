@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -141,6 +142,71 @@ func TestReturnBesideLongLog(t *testing.T) {
 	c.Quota, c.Cost = largeLog, 0
 	d = storetest.MustTake(t, store, c)
 	assert.EqualValues(t, 849, d.Outcomes()[0].Remaining)
+}
+
+// TestAllAlgorithms has a rule of each algorithm in every call, with a log above 128, and then the
+// algorithm of the next rule on each key: Redis takes the largest scripts.
+func TestAllAlgorithms(t *testing.T) {
+	now := start
+	store := at(redistest.Client(t), &now)
+	var charges []core.Charge
+	for i, a := range core.Algorithms() {
+		q := core.Quota{Algorithm: a, Limit: 200, Window: 60_000_000}
+		switch {
+		case a.Fields().Has(core.FieldBurst):
+			q.Burst = 200
+		case a.Fields().Has(core.FieldCells):
+			q.Cells = 10
+		case q.Bars():
+			q.Bar = q.Window
+		}
+		charges = append(charges, core.Charge{Policy: "p", Rule: fmt.Sprint("r", i), Key: "k", Quota: q, Cost: 1, ID: uint64(i + 1)})
+	}
+	turned := slices.Clone(charges)
+	for i := range turned {
+		turned[i].Quota = charges[(i+1)%len(charges)].Quota
+	}
+	decisions := make(map[int]core.Decision)
+	for i, list := range [][]core.Charge{charges, turned, charges} {
+		list = slices.Clone(list)
+		list[0].Reserve = 1
+		decisions[i] = storetest.MustTake(t, store, list...)
+		require.NoError(t, store.Take(t.Context(), []core.Ask{{Charges: list[:6]}, {Charges: list[5:]}}))
+		for j := range list {
+			list[j].Reserve, list[j].Debt = 0, true
+		}
+		storetest.MustTake(t, store, list...)
+	}
+	var returns []core.Return
+	var leases []core.Charge
+	var settled []core.Settlement
+	held, hold := core.Ask{Charges: slices.Clone(charges)}, core.Hold{ID: core.HoldID{1}, Life: core.MinHold}
+	for i, c := range charges {
+		held.Charges[i].Key = "held"
+		d := decisions[2]
+		r := d.Return(i, c)
+		if c.Quota.Leases() {
+			leases = append(leases, c)
+		} else {
+			returns = append(returns, r)
+		}
+		if c.Quota.Holds() {
+			r.Key = "held"
+			settled = append(settled, core.Settlement{Return: r, Hold: hold.ID, Used: 2})
+		}
+	}
+	require.NoError(t, store.Hold(t.Context(), &held, &hold))
+	for i := range turned {
+		turned[i].Key = "held"
+	}
+	storetest.MustTake(t, store, turned...)
+	_, err := store.Settle(t.Context(), settled)
+	require.NoError(t, err)
+	_, err = store.Return(t.Context(), returns)
+	require.NoError(t, err)
+	_, err = store.Renew(t.Context(), leases)
+	require.NoError(t, err)
+	require.NoError(t, store.Release(t.Context(), leases))
 }
 
 // TestBrokenTallies tests that every call on a key of several algorithms is answered, or is an

@@ -1,0 +1,73 @@
+package lua
+
+import "strings"
+
+// Lua has at most 200 local variables in a function. The driver, and what is written into it,
+// takes up to 80 of them. If the others are more than mostLocals, so many are left.
+const mostLocals, fewerLocals = 120, 100
+
+// writeTable makes functions of the top level fields of a table if there are too many local
+// variables: the last ones that are only called, since the first are those that all files use.
+// Scripts of many algorithms on keys that several of them charge have too many.
+func (s *script) writeTable() {
+	n := s.locals()
+	if n <= mostLocals {
+		return
+	}
+	over := n + 1 - fewerLocals
+	s.first = "local functions = {}\n" + s.first
+	for i := len(s.functions) - 1; i >= 0 && over > 0; i-- {
+		f := s.functions[i]
+		other := func(text string) bool { return otherwise(text, f.name) }
+		if !f.local || f.dropped || s.has(f, other) || other(f.params) || other(f.body) {
+			continue
+		}
+		field := "functions." + f.name
+		for _, other := range s.functions {
+			other.body = writeCalls(other.body, f.name, field+"(")
+			other.behind = writeCalls(other.behind, f.name, field+"(")
+		}
+		s.main = writeCalls(s.main, f.name, field+"(")
+		f.name, f.local = field, false
+		over--
+	}
+}
+
+// locals returns how many local variables there are at the top level before the driver.
+func (s *script) locals() (n int) {
+	count := func(line string) string {
+		if names, ok := strings.CutPrefix(line, "local "); ok {
+			names, _, _ = strings.Cut(names, " = ")
+			n += 1 + strings.Count(names, ",")
+		}
+		return line
+	}
+	rewrite(s.first, "\n", count)
+	for _, f := range s.functions {
+		if f.local && !f.dropped {
+			n++
+		}
+		rewrite(f.behind, "\n", count)
+	}
+	return n
+}
+
+// otherwise reports whether a text names a function of the top level other than in a call, or
+// another variable that has its name.
+func otherwise(text, name string) bool {
+	for at := 0; ; {
+		i := strings.Index(text[at:], name)
+		if i < 0 {
+			return false
+		}
+		i += at
+		at = i + len(name)
+		if i > 0 && isWord(text[i-1]) || at < len(text) && isWord(text[at]) {
+			continue
+		}
+		before := strings.TrimRight(text[:i], " ")
+		if at == len(text) || text[at] != '(' || strings.HasSuffix(before, ".") || strings.HasSuffix(before, "function") {
+			return true
+		}
+	}
+}
