@@ -13,13 +13,13 @@ local now, grace, memory = time_of(ARGV[1]), ARGV[2] + 0, ARGV[3] + 0
 local out = {}
 for k = 1, #KEYS / 2 do
   local hash, ends, id, life = KEYS[2*k - 1], KEYS[2*k], ARGV[2*k + 2], ARGV[2*k + 3] + 0
-  local got = call('HMGET', hash, id, 'n', 't')
-  local state, stop, rest = match(got[1] or '', '^(%u) (%d+)(.*)$')
+  local soonest, lives, hold, state, stop = read_hold(hash, id)
   out[k] = 0
   if state == 'L' and stop + 0 > now then
     out[k] = 1
-    local stop = now + life
-    write_hold(hash, ends, id, 'L ' .. text_of(stop) .. rest, stop, got[2], got[3], stop + 1000*(memory + grace), now)
+    local rest = sub(hold, #stop + 3)
+    stop = now + life
+    write_hold(hash, ends, id, 'L ' .. text_of(stop) .. rest, stop, soonest, lives, stop + 1000*(memory + grace), now)
   end
 end
 return out

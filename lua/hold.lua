@@ -12,7 +12,8 @@
 --           taken, if the hold lives; how many holds on its keys are to be ended, and of each
 --           its charge and id:6+6; then, for 0 and 1, what the script replies behind its time,
 --           and the number of the call. A call that comes after its deadline has the first and
---           the last only
+--           the last only. If no script wrote what holds of a charge are in, all between these is
+--           its number, below 0, and no units were taken
 --
 -- A hold is text: L if it lives, E if it has ended, S if it was settled; the time at which it
 -- ends or is forgotten; the units that count for it; unless it was settled, of the admission its
@@ -44,26 +45,26 @@ for c = 1, #flags do
   if sub(flags, c, c) ~= '0' then
     local hash, ends = KEYS[at + 1], KEYS[at + 2]
     at = at + 2
-    local got, units = call('HMGET', hash, id, 'n', 't'), 0
-    local hold, soonest = got[1], tonumber(got[2] or nil)
-    if hold then
-      local state, stop, n = match(hold, '^(%u) (%d+) (%d+)')
-      if state == 'L' and stop + 0 > now then
-        found, units = math.max(found, 1), n + 0
-      elseif state == 'L' then
-        found = 3
-      elseif state == 'S' and stop + 0 > now then
-        found = math.max(found, 2)
-      end
+    local soonest, lasts, _, state, stop, n = read_hold(hash, id)
+    if soonest == false then return {now, -c, number} end
+    local units = 0
+    if state == 'L' and stop + 0 > now then
+      found, units = math.max(found, 1), n + 0
+    elseif state == 'L' then
+      found = 3
+    elseif state == 'S' and stop + 0 > now then
+      found = math.max(found, 2)
     end
     out[#out + 1] = units
     if soonest and soonest <= now then
-      for _, other in ipairs(call('ZRANGEBYSCORE', ends, '-inf', text_of(now), 'LIMIT', '0', '8')) do
-        local hold = call('HGET', hash, other)
-        if hold and sub(hold, 1, 1) == 'L' then
+      local list = redis.pcall('ZRANGEBYSCORE', ends, '-inf', text_of(now), 'LIMIT', '0', '8')
+      if list.err then return {now, -c, number} end
+      for _, other in ipairs(list) do
+        local state, stop = parse_hold(call('HGET', hash, other) or '')
+        if state == 'L' and #other == 24 and match(other, '^%x+$') then
           over[#over + 1], over[#over + 2], over[#over + 3] = c, tonumber(sub(other, 1, 12), 16), tonumber(sub(other, 13), 16)
-        elseif hold and match(hold, '^%u (%d+)') + 0 > now then
-          call('ZADD', ends, match(hold, '^%u (%d+)'), other)
+        elseif state and state ~= 'L' and stop + 0 > now then
+          call('ZADD', ends, stop, other)
         else
           call('HDEL', hash, other)
           call('ZREM', ends, other)
@@ -72,7 +73,7 @@ for c = 1, #flags do
       soonest = tonumber(call('ZRANGE', ends, '0', '0', 'WITHSCORES')[2])
       if soonest then call('HSET', hash, 'n', text_of(soonest)) else call('DEL', hash) end
     end
-    soonests[c], lives[c] = soonest, soonest and tonumber(got[3] or nil)
+    soonests[c], lives[c] = soonest, soonest and lasts
   end
 end
 out[2], out[#out + 1] = found, #over / 3

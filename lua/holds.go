@@ -89,6 +89,11 @@ func (l *Rules) Held(prefix, now string, grace int, ask *core.Ask, h *core.Hold)
 // its number. With an error nothing was taken.
 func (l *Held) Decode(reply []int64, ask *core.Ask, h *core.Hold) error {
 	n := len(l.held)
+	if len(reply) == 2 && reply[1] < 0 {
+		if at := slices.Index(l.held, int(-reply[1]-1)); at >= 0 {
+			return wrong(2, l.Keys[len(l.Keys)-2*(n-at)])
+		}
+	}
 	if len(reply) < 3+n || reply[1] < 0 || reply[1] > 3 || reply[2+n] < 0 || reply[2+n] > int64(len(reply)-3-n)/3 {
 		return fmt.Errorf("%w: %d numbers for a hold", ErrReply, len(reply))
 	}
@@ -188,6 +193,8 @@ func (l *Settlements) Decode(reply []int64, list []core.Settlement) ([]core.Sett
 	for i := range list {
 		found, given, taken, forgiven := reply[4*i], reply[4*i+1], reply[4*i+2], reply[4*i+3]
 		switch {
+		case found == -4:
+			return nil, wrong(2, l.Keys[len(l.Keys)-2*(len(list)-i)])
 		case found < 0:
 			return nil, wrong(-found, l.keys[i])
 		case found == 4:

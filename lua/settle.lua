@@ -15,8 +15,8 @@
 --           was settled or extended, and nothing has changed, 4 the second script is needed, which
 --           has no arguments, and nothing has changed for any settlement; the units that came back; those
 --           that were taken; those that were not, since there was no room. Below 0, the first
---           of a settlement says what is wrong with its key, as in return.lua, and nothing has
---           changed
+--           of a settlement says what is wrong with its key, as in return.lua, or -4 that no script
+--           wrote its hold, and nothing has changed
 --
 -- @needs held.lua
 -- @needs be48.lua
@@ -42,15 +42,13 @@ local back, more, K = {unpack(ARGV, 7, 6 + returns)}, {unpack(ARGV, 7 + returns,
 local first, given, taken = #KEYS - 2*K, false, false
 local out, after = {}, {}
 back[1], more[1], more[#more + 1] = text_of(now), text_of(now), 0
-local lacks = false
+local lacks, broken = false, false
 for s = 1, K do
   local at = 6 + returns + owing + 3*s
   local id, ends, cost = ARGV[at - 2], ARGV[at - 1] == '1', ARGV[at] + 0
-  local got = call('HMGET', KEYS[first + 2*s - 1], id, 't', 'n')
-  local hold = got[1]
-  local state, stop, units, rest
-  if hold then state, stop, units, rest = match(hold, '^(%u) (%d+) (%d+)()') end
+  local soonest, lives, hold, state, stop, units, rest = read_hold(KEYS[first + 2*s - 1], id)
   local found, less, debt = 0, 0, 0
+  if soonest == false then found, broken = -4, true end
   if state and (state == 'L' or stop + 0 > now) then found = state == 'L' and 1 or state == 'E' and 2 or 3 end
   if ends and (found == 2 or found == 1 and stop + 0 > now) then found = 3 end
   local list = back[2*s + 2] -- see return.lua
@@ -61,7 +59,7 @@ for s = 1, K do
   if found == 1 or found == 2 then
     if ends then cost = match(hold, '(%d+)$') + 0 end
     if units - cost > 0 then less = units - cost else debt = cost - units end
-    after[s] = {ARGV[at - 1] == '2' and 0 or cost, ends and sub(hold, rest), got[2], stop + 0, got[3]}
+    after[s] = {ARGV[at - 1] == '2' and 0 or cost, ends and sub(hold, rest), lives, stop + 0, soonest}
   end
   if less > 0 and not known then
     local took, left, reset = match(hold, '^ (%d+) (%d+) (%d+)', rest)
@@ -74,7 +72,7 @@ for s = 1, K do
   out[4*s - 3], out[4*s - 2], out[4*s - 1], out[4*s] = found, 0, 0, 0
 end
 
-if lacks then return out end
+if lacks or broken then return out end
 
 if given then
   local reply = give_back({unpack(KEYS, 1, keys)}, back)
@@ -101,7 +99,7 @@ for s, hold in pairs(after) do
   local hash, ends, id = KEYS[first + 2*s - 1], KEYS[first + 2*s], ARGV[6 + returns + owing + 3*s - 2]
   local line = (hold[2] and 'E ' or 'S ') .. text_of(stop) .. ' ' .. text_of(hold[1]) .. (hold[2] or '')
   if hold[1] == 0 and not hold[2] then -- it is forgotten
-    call('ZREM', ends, id)
+    redis.pcall('ZREM', ends, id) -- see write_hold
     if call('EXISTS', ends) == 1 then
       call('HDEL', hash, id)
     else -- the next one of it has no time to live before t is set anew

@@ -12,6 +12,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // TestKeysOfHoldsLive takes a short hold beside a long one, whose keys live on.
@@ -71,6 +72,58 @@ func TestKeysOfHolds(t *testing.T) {
 		done, err = store.Settle(t.Context(), []core.Settlement{of})
 		require.NoError(t, err)
 		require.Zero(t, done[0], "a second time")
+	}
+}
+
+// TestForeignHolds has other programs write to the two keys of holds: no call charges or gives back
+// units twice, or with an error.
+func TestForeignHolds(t *testing.T) {
+	c := core.Charge{Policy: "p", Rule: "r", Key: "k", Cost: 3, Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 10, Window: 3600_000_000}}
+	hash, ends := lua.HoldKeys("limit", &c)
+	id := core.HoldIDOf("a")
+	field := fmt.Sprintf("%x", id[:])
+	setEnds, setTimes := []any{"set", ends, "x"}, []any{"hset", hash, "n", "x", "t", "y"}
+	for name, test := range map[string]struct {
+		before, after [][]any // commands before the hold, and before it is settled
+		held          core.Found
+		remaining     []int64 // after the hold and after each settlement
+		err           bool    // of settlements
+	}{
+		"ends before":          {[][]any{setEnds}, nil, core.HoldUnknown, []int64{7, 9, 9}, false},
+		"ends":                 {nil, [][]any{setEnds}, core.HoldUnknown, []int64{7, 9, 9}, false},
+		"times":                {nil, [][]any{setTimes}, core.HoldUnknown, []int64{7, 9, 9}, false},
+		"times before":         {[][]any{setTimes}, nil, core.HoldUnknown, []int64{7, 9, 9}, false},
+		"hash before":          {[][]any{{"set", hash, "x"}}, nil, core.HoldRefused, []int64{7, 7, 7}, true},
+		"hash":                 {nil, [][]any{{"set", hash, "x"}}, core.HoldUnknown, []int64{7, 7, 7}, true},
+		"text":                 {nil, [][]any{{"hset", hash, field, "L 1 3"}}, core.HoldUnknown, []int64{7, 7, 7}, true},
+		"text before":          {[][]any{{"hset", hash, field, "L x"}}, nil, core.HoldRefused, []int64{7, 7, 7}, true},
+		"ends, long ago":       {[][]any{setEnds, {"hset", hash, "n", "1"}}, nil, core.HoldRefused, []int64{7, 7, 7}, false},
+		"text of another hold": {[][]any{{"hset", hash, "n", "1", "z", "L x"}, {"zadd", ends, "1", "z"}}, nil, core.HoldUnknown, []int64{7, 9, 9}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, now := redistest.Client(t), start
+			store := at(client, &now)
+			write := func(commands [][]any) {
+				for _, words := range commands {
+					require.NoError(t, client.Do(t.Context(), words...).Err())
+				}
+			}
+			write(test.before)
+			ask, h := core.Ask{Charges: []core.Charge{c}}, core.Hold{ID: id, Life: 6 * core.HoldMemory}
+			require.NoError(t, store.Hold(t.Context(), &ask, &h))
+			require.Equal(t, test.held, h.Found)
+			write(test.after)
+			look := c
+			look.Cost = 0
+			for i, want := range test.remaining {
+				if i > 0 {
+					_, err := store.Settle(t.Context(), []core.Settlement{{Return: ask.Decision.Return(0, c), Hold: id, Used: 1}})
+					require.Equal(t, test.err, err != nil, "%v", err)
+				}
+				d := storetest.MustTake(t, store, look)
+				require.Equal(t, want, d.Outcomes()[0].Remaining, "after %d settlements", i)
+			}
+		})
 	}
 }
 
