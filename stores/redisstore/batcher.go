@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	maxInFlight = 2           // calls of a batcher at the same time, but for returns 1
+	maxInFlight = 2           // calls of a batcher at the same time, but for returns 1: see inFlight
 	maxBatch    = 128         // requests in a call; 128 keep Redis for about 0.6 ms
 	leftFor     = time.Second // see batcher.left: a key that another version of a rule has charged has company
 	maxWeight   = 2_500       // µs that all but the first keep Redis at worst, by [lua.Rules.Weight]
@@ -127,7 +127,7 @@ func (b *batcher) do(ctx context.Context, r *request) (err error, finished bool)
 		b.call(ctx, []*request{r})
 		return r.err, true
 	}
-	r.timer.Reset(b.store.timeout)
+	r.timer.Reset(b.store.timeout())
 	defer r.timer.Stop()
 	select {
 	case <-r.done:
@@ -144,7 +144,7 @@ func (b *batcher) do(ctx context.Context, r *request) (err error, finished bool)
 func (b *batcher) goesAlone(r *request) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	most := maxInFlight
+	most := b.store.inFlight()
 	if b.rules == nil {
 		most = 1
 	}
@@ -189,7 +189,7 @@ func (b *batcher) abandon(r *request, err error) error {
 	if !takesLeases(r.asks) {
 		return err
 	}
-	return unanswered(err, r.asks, time.Now().Add(b.store.timeout), b.store.uncertainty(b.keyOf(r)))
+	return unanswered(err, r.asks, time.Now().Add(b.store.longest()), b.store.uncertainty(b.keyOf(r)))
 }
 
 // keyOf returns a key of r, which says which server gets r.
@@ -202,11 +202,11 @@ func (b *batcher) keyOf(r *request) string {
 
 // late returns the error of r, which has no answer within the timeout.
 func (b *batcher) late(r *request) error {
-	began := ticks() - int64(b.store.timeout)
+	began := ticks() - int64(b.store.timeout())
 	if blocked := b.store.blocked(b.keyOf(r), began); blocked != nil {
 		return blocked
 	}
-	return b.store.errTimeout
+	return b.store.reach.Load().err
 }
 
 // nextBatch takes a batch from the queue. It returns nil if the queue is empty: then

@@ -298,7 +298,7 @@ func TestUncertainServer(t *testing.T) {
 		_, err := storetest.Take(t.Context(), store, "p", lease(2, 100))
 		var u *core.Unanswered
 		require.ErrorAs(t, err, &u)
-		late := u.Until.Sub(began) - store.timeout
+		late := u.Until.Sub(began) - store.timeout()
 		assert.InDelta(t, 2*idle/drift, late, float64(10*time.Second))
 	}
 	assert.Less(t, store.uncertainty("k"), time.Second.Microseconds())

@@ -68,7 +68,9 @@ func (s *Store) identify(ctx context.Context, a *attempt) error {
 	changed := found.differs(before)
 	if changed {
 		a.clock.forget()
+		a.distance.Store(0)
 	}
+	s.measured(a.server, time.Duration(received-sent)*time.Microsecond)
 	if now > 0 {
 		a.clock.learn(sent, received, now)
 	}
@@ -144,7 +146,7 @@ func (s *Store) identifyInBackground(a *attempt) *check {
 	go func() {
 		defer close(c.done)
 		defer of.identifying.Store(nil)
-		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+		ctx, cancel := context.WithTimeout(context.Background(), s.timeout())
 		defer cancel()
 		c.err = guarded(func() error { return s.identify(ctx, &of) }) // after an error a later call asks again
 	}()

@@ -37,7 +37,7 @@ func (s *Store) probe(ctx context.Context, key string) error {
 	for {
 		server, client, err := s.serverOf(ctx, key)
 		if client, ok := client.(*redis.Client); ok && err == nil {
-			if err := s.probes.connect(ctx, server, client.Options(), s.timeout); err != nil {
+			if err := s.probes.connect(ctx, server, client.Options(), s.timeout()); err != nil {
 				return err
 			}
 		}

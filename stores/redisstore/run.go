@@ -48,7 +48,7 @@ func (c *invocation) late(reply []int64) bool { return len(reply) == 2 && c.answ
 func (s *Store) run(ctx context.Context, c *invocation) ([]int64, error) {
 	began := ticks()
 	timed := &c.span
-	defer timed.begin(ctx, s.timeout)()
+	defer timed.begin(ctx, s.timeout())()
 	defer timed.cancel(context.Canceled)
 	defer time.AfterFunc(min(probeAfter, time.Until(c.end)), func() { s.overdue(c) }).Stop()
 	c.words = append(c.space[:0], "evalsha", c.script.Hash, len(c.keys))

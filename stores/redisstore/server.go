@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"context"
+	"errors"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +35,9 @@ type server struct {
 	turns       chan struct{} // of calls in flight: see newTurns
 	answered    atomic.Int64  // ticks of the last reply
 	latency     atomic.Int64  // of calls that were answered lately, in ns
+	fastest     atomic.Int64  // of them, since the last check, in ns; 0 if there is none
+	distance    atomic.Int64  // see reach, in ns
+	reaching    atomic.Bool   // it is identified in the background: see identifyDistant
 	exhausted   atomic.Int64  // ticks until when the program uses all connections; 0 if it does not
 
 	mu    sync.Mutex
@@ -115,7 +120,11 @@ func (s *Store) begin(ctx context.Context, a *attempt, key string) (err error) {
 	}
 	a.failures = a.server.failures.Load()
 	if !a.known.Load() || a.server.checked.Load() != a.failures {
-		return s.identify(ctx, a)
+		err := s.identify(ctx, a)
+		if ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			s.identifyDistant(a)
+		}
+		return err
 	}
 	if age := a.began - a.asked.Load(); age > int64(identifyEvery) {
 		if checking := s.identifyInBackground(a); age > 2*int64(identifyEvery) {
@@ -144,7 +153,7 @@ func (s *Store) end(ctx context.Context, a *attempt) error {
 // it. It returns nil if not. Calls that begin meanwhile wait for that. Package guard calls it when
 // a store counts less than one process has taken.
 func (s *Store) Suspect(ctx context.Context, c core.Charge) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout())
 	defer cancel()
 	s.hasher.replaceOne(&c)
 	a := attempt{key: lua.Key(s.partOf(c.Key).prefix, &c), restarts: s.restarts.Load(), began: ticks()}

@@ -38,7 +38,7 @@ return n`)
 // list of them is one value of Redis, <prefix>:sharers, on one server of a Cluster. It has
 // a random id for each process, and nothing of its machine or program.
 func (s *Store) Sharers(ctx context.Context) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout())
 	defer cancel()
 	prefix, _, _ := strings.Cut(s.prefix, "{")
 	return countSharers.Run(ctx, s.client, []string{prefix + ":sharers"}, s.id, int(sharerLife.Seconds())).Int()

@@ -103,8 +103,11 @@ func (a *attempt) replied(now int64) {
 	if a.exhausted.Load() != 0 {
 		a.exhausted.Store(0)
 	}
-	latency := a.latency.Load()
-	a.latency.Store(latency + (now-a.began-latency)/8)
+	latency, took := a.latency.Load(), now-a.began
+	a.latency.Store(latency + (took-latency)/8)
+	if fastest := a.fastest.Load(); fastest == 0 || took < fastest {
+		a.fastest.Store(took)
+	}
 }
 
 // leave ends a turn.
@@ -123,7 +126,7 @@ func ticks() int64 { return int64(time.Since(born)) }
 func (s *Store) errBlocked(size int) error {
 	return &core.Diagnosis{Code: notice.NoConnection, Err: fmt.Errorf("redisstore: %w: all connections of the client were in use for %v, "+
 		"and Redis answers: raise PoolSize in the options of the client, now %d, or give the limiter a client of its own",
-		core.ErrBlocked, s.timeout, size)}
+		core.ErrBlocked, s.timeout(), size)}
 }
 
 // blocked returns an error if a call to the server of a key, begun at a time, found no

@@ -99,7 +99,7 @@ func (s *Store) explain(ctx context.Context, err error) error {
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, errNoTurn):
-		return s.errTimeout
+		return s.reach.Load().err
 	case errors.Is(err, core.ErrUnavailable):
 		return err
 	case replied && !isUnavailable(code, message):

@@ -1,0 +1,42 @@
+package redisstore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/storetest"
+)
+
+// TestDistance has a server be so far away that a call on a new connection takes longer than the
+// default timeout, and then close.
+func TestDistance(t *testing.T) {
+	proxy := faultproxy.Start(t, redistest.Real(t).Options().Addr)
+	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+	t.Cleanup(func() { client.Close() })
+	store := New(client, &Options{Prefix: t.Name()})
+	charges := []core.Charge{{Rule: "r", Key: "k", Quota: core.Quota{Limit: 100_000, Window: 3600_000_000}, Cost: 1}}
+	take := func() error {
+		_, err := storetest.Take(t.Context(), store, "p", charges)
+		return err
+	}
+	proxy.Break(faultproxy.On(faultproxy.Fault{Delay: 30 * time.Millisecond}))
+	require.Error(t, take(), "it is not known yet how far away the server is")
+	for end := time.Now().Add(time.Minute); take() != nil; {
+		require.True(t, time.Now().Before(end), "no call succeeds")
+	}
+	require.Equal(t, farInFlight, store.inFlight())
+	for end := time.Now().Add(time.Minute); store.timeout() == defaultTimeout; _ = take() {
+		require.True(t, time.Now().Before(end), "the timeout stays at %v", store.timeout())
+	}
+	require.LessOrEqual(t, store.timeout(), store.longest())
+	proxy.Break(nil)
+	for end := time.Now().Add(time.Minute); store.timeout() != defaultTimeout || store.inFlight() != maxInFlight; _ = take() {
+		require.True(t, time.Now().Before(end), "the timeout stays at %v", store.timeout())
+	}
+}
