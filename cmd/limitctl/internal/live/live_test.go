@@ -189,11 +189,11 @@ func TestTopCounts(t *testing.T) {
 		use(t, client, nil, "a", "r: 10/1h per user", 1+i%10, limit.Request{Keys: map[string]string{"user": fmt.Sprintf("u%02d", i)}})
 	}
 	use(t, client, nil, "b", "s: 1/1h per user", 1, limit.Request{Keys: map[string]string{"user": "x"}})
-	use(t, client, nil, "a", "t: 1/1h global", 2, limit.Request{})
+	use(t, client, nil, "a", "t: 1/2h global", 2, limit.Request{})
 	require.NoError(t, client.Set(t.Context(), "limit:0:{a}:r:old", "x", 0).Err())
 	require.NoError(t, client.Set(t.Context(), "limitless", "x", 0).Err())
 	require.NoError(t, client.Set(t.Context(), "limit:1:{a:7}:r:u", "x", 0).Err())
-	l := open(t, client, Options{}, Policy{Name: "a", Rules: rulesOf("r: 10/1h per user; t: 1/1h global")})
+	l := open(t, client, Options{}, Policy{Name: "a", Rules: rulesOf("r: 10/1h per user; t: 1/2h global")})
 
 	a := ask(t, l, client, Question{At: 90, N: 5})
 	assert.Equal(t, Answer{At: a.At, Took: a.Took, Looked: 44, Known: 41, Near: 9, Unknown: []Count{{"b", "s", 1}}, InParts: 1, Other: 1, Keys: a.Keys}, *a)
