@@ -29,7 +29,7 @@ func TestSlowRedis(t *testing.T) {
 	policy := "version: 1\npolicies:\n  login: {routes: [POST /login], rules: 9/1h per user}\n"
 	exits(t, 0, command("ban user alice --for 1h --by ann --yes")...)
 	exits(t, 0, command("override --limit 50 --for 1h --by ann --yes", key, on)...)
-	exits(t, 0, command("push --by ann "+file(t, policy))...)
+	exits(t, 0, command("push --yes --by ann "+file(t, policy))...)
 
 	proxy.Break(faultproxy.On(faultproxy.Fault{Delay: 350 * time.Millisecond}, "get", "evalsha", "eval"))
 	out, problem := exits(t, 0, command("ban --list")...)
@@ -38,7 +38,7 @@ func TestSlowRedis(t *testing.T) {
 	assert.Contains(t, out, "key alice: limit 50", problem)
 	out, _ = exits(t, 0, command("explain --user alice "+file(t, policy)+" POST /login")...)
 	assert.Contains(t, out, "50")
-	_, problem = exits(t, 0, command("push --by ann "+file(t, strings.Replace(policy, "login", "other", 1)))...)
+	_, problem = exits(t, 0, command("push --yes --by ann "+file(t, strings.Replace(policy, "login", "other", 1)))...)
 	assert.Contains(t, problem, "LIMIT-207: lifts policy login")
 
 	proxy.Break(faultproxy.On(faultproxy.Fault{Kind: faultproxy.LoseReply}, "hscan"))
@@ -46,6 +46,6 @@ func TestSlowRedis(t *testing.T) {
 		out, _ = exits(t, 1, args...)
 		assert.Empty(t, out, args)
 	}
-	_, problem = exits(t, 0, command("push --by ann "+file(t, policy))...)
+	_, problem = exits(t, 0, command("push --yes --by ann "+file(t, policy))...)
 	assert.Contains(t, problem, "not compared with the file pushed before")
 }

@@ -31,8 +31,12 @@ func TestDocumentation(t *testing.T) {
 	for _, m := range slices.Concat(OfDecisions, OfLimiters) {
 		table.WriteString(row(m))
 	}
-	for _, label := range []string{"result", "mode", "verdict", "kind"} {
+	for _, label := range []string{"result", "verdict", "kind"} {
 		fmt.Fprintf(&values, "| `%s` | `%s` |\n", label, strings.Join(Values[label], "`, `"))
+	}
+	_, modes, _ := strings.Cut(string(page), "| `mode` | how the decision was made |")
+	for _, mode := range Values["mode"] {
+		assert.Contains(t, modes, "`"+mode+"`")
 	}
 	assert.Contains(t, string(page), table.String())
 	assert.Contains(t, string(page), values.String())
