@@ -318,6 +318,15 @@ func TestLift(t *testing.T) {
 		assert.NoError(t, d.Use(t.Context(), map[string]int64{"global-1h": 8}))
 		assert.NoError(t, d.SettleCosts(t.Context(), map[string]int64{"global-1h": 9}))
 	}
+	assert.NoError(t, bare.Reset(t.Context(), nil))
+	leases, err := l.Policy(Named("leases", Rule{Key: Everyone, Limit: 9, Algorithm: Concurrency{}}).With(Named("bare")))
+	require.NoError(t, err)
+	given := Request{Keys: map[string]string{"user": "u"}, Costs: map[string]int64{"global-1h": 7}, Hold: time.Minute}
+	d, err := leases.Take(t.Context(), given)
+	require.NoError(t, err, "of rules that a lifted set would have")
+	assert.NoError(t, d.SettleCosts(t.Context(), map[string]int64{"global-1h": 9}))
+	assert.NoError(t, leases.Reset(t.Context(), given.Keys))
+	assert.NoError(t, leases.Serve(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), given, ok))
 	assert.Equal(t, `"per-ip-1m";q=1;w=60`, policyOf(t, own))
 	assert.Equal(t, `"per-ip-1m";q=2;w=60`, policyOf(t, joined), "the rules of others are lifted, not its own")
 	for _, later := range []RuleSet{Named("later"), Named("also").Overridable(), Named("both").With(Named("bare"))} {
@@ -326,7 +335,7 @@ func TestLift(t *testing.T) {
 
 	assert.ErrorContains(t, l.change(), `policy "bare": has no rules`)
 	require.NoError(t, l.change(Named("bare", Global(time.Hour, 1)), Named("later", Global(time.Hour, 1)), Named("also", Global(time.Hour, 1))))
-	d, err := bare.Peek(t.Context(), Request{})
+	d, err = bare.Peek(t.Context(), Request{})
 	require.NoError(t, err)
 	assert.Equal(t, core.ModeExact, d.Mode)
 }

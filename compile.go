@@ -30,12 +30,12 @@ type version struct {
 	before  []func(*layer) bool               // what may decide a request without its rules
 	resolve []func(*layer, *engine.Run) error // what turns a request into charges
 
-	waits, settles bool // whether a refused request may wait, and whether the answer settles a rule
-	bars           bool // whether a rule is a Ban
-	asks           bool // whether a rule asks HTTP requests for their cost, or answers
-	shows          bool // whether a rule counts values
-	byPath, joins  bool // whether a rule is keyed by a path value, or by several resolvers
-	composed       bool // whether the set is With others
+	waits, settles     bool // whether a refused request may wait, and whether the answer settles a rule
+	bars               bool // whether a rule is a Ban
+	asks               bool // whether a rule asks HTTP requests for their cost, or answers
+	shows              bool // whether a rule counts values
+	byPath, joins      bool // whether a rule is keyed by a path value, or by several resolvers
+	composed, unfilled bool // whether the set is With others, and whether it lacks rules that it had or will have
 
 	callers // how callers differ
 
@@ -49,7 +49,7 @@ type version struct {
 
 func newVersion(policy *Policy, set RuleSet) *version {
 	p := &version{Policy: policy, set: set, list: set.Declared(), routes: make(map[routeID]*route), refusals: policy.limiter.refusals(set),
-		composed: set.Others() != nil}
+		composed: set.Others() != nil, unfilled: len(set.Rules()) == 0 || set.IsLifted()}
 	index := make(map[string]int)
 	var addresses, users, costs bool
 	named := set.Rules()

@@ -95,9 +95,9 @@ func (p *version) checkHold(r *Request) error {
 		problem = "UpTo asks for less after a refusal, which is not held: leave out Hold, or UpTo"
 	case p.limiter.engine.Holder == nil:
 		problem = "the store holds nothing: leave out Hold, or use Redis without Spread and package prefetch"
-	case p.composed && len(p.rules) > 0 && !p.limiter.engine.Holds(p.rules):
+	case p.composed && !p.unfilled && !p.limiter.engine.Holds(p.rules):
 		problem = "a Cluster does not hold what rules of several sets take together: leave out Hold, or With"
-	case len(p.rules) > 0 && !slices.ContainsFunc(p.rules, func(r engine.Rule) bool { return r.Charge.Quota.Holds() }):
+	case !p.unfilled && !slices.ContainsFunc(p.rules, func(r engine.Rule) bool { return r.Charge.Quota.Holds() }):
 		problem = "no rule of the policy can be held: leave out Hold"
 	default:
 		return nil
@@ -113,7 +113,7 @@ func (p *version) checkGiven(r *Request) error {
 	if r.UpTo || r.Plan != "" || r.Class != "" || r.ID != "" {
 		return &rules.Error{Problem: "of an HTTP request, a handler gives Keys, Cost, Costs, Settle and Hold: leave out UpTo, Plan and Class, and for ID call limit.Policy.Take"}
 	}
-	if len(r.Keys) > 0 && len(p.rules) > 0 {
+	if len(r.Keys) > 0 && !p.unfilled {
 		if err := p.set.Unknown(r.Keys); err != nil {
 			return err
 		}
@@ -145,7 +145,7 @@ func (p *version) functions(r *Request) error {
 func (p *version) validCosts(costs map[string]int64) error {
 	var errs []error
 	for name, n := range costs {
-		if len(p.names) > 0 && !slices.Contains(p.names, name) {
+		if !p.unfilled && !slices.Contains(p.names, name) {
 			errs = append(errs, &rules.Error{Problem: fmt.Sprintf("Costs[%q]: no rule has that name: write one of %s",
 				name, strings.Join(p.names, ", "))})
 		}

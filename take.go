@@ -188,7 +188,7 @@ func (p *version) reset(ctx context.Context, keys map[string]string) error {
 			charges = append(charges, p.states(p.named, i, rule.Key.Resolve(value))...)
 		}
 	}
-	if charges == nil {
+	if charges == nil && !p.unfilled {
 		return &rules.Error{Problem: "Reset resets neither global rules nor concurrency, and this policy has no other: write a rule with a key"}
 	}
 	return p.limiter.reset(ctx, charges)

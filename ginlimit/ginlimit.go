@@ -135,6 +135,10 @@ func encoded(c *gin.Context) bool {
 		rest = after[strings.IndexByte(after+"/", '/'):]
 	}
 	b.WriteString(rest)
-	path := c.Request.URL.EscapedPath()
-	return b.String() == path || b.String() == patterns.Clean(path) // for RemoveExtraSlash
+	for _, path := range []string{c.Request.URL.EscapedPath(), c.Request.URL.RawPath} { // which differ if a byte was not encoded
+		if path != "" && (b.String() == path || b.String() == patterns.Clean(path)) { // for RemoveExtraSlash
+			return true
+		}
+	}
+	return false
 }

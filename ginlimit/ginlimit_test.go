@@ -90,6 +90,7 @@ func TestPathValues(t *testing.T) {
 			{"/users/alice", 204}, {"/users/%61lice", 429}, {"/users/a%6Cic%65", 429},
 			{"/users/%2561lice", 204}, {"/users/%2561lice", 429}, {"/users/%25%36%31lice", 429}, {"/users/100%25", 204},
 			{"/of/%31/x-1/b", 204}, {"/of/2/x-%31/%62", 429}, {"/of/%2562/x-%31/%62", 429}, {"/of/2/x-1/%2562", 204},
+			{"/of/^/x-carol/b", 204}, {"/of/^/x-c%61rol/b", 429}, {"/of/é/x-%63arol/%62", 429}, // raw bytes that are to be encoded
 		} {
 			if engine.RemoveExtraSlash {
 				test.path = "/." + test.path

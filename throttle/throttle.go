@@ -198,7 +198,7 @@ func burst(r limit.Rule) int64 {
 func ahead(r limit.Rule, rate int64) (time.Duration, limit.Rule) {
 	of := r
 	of.Limit = max(1, rate)
-	full, _ := core.MulDiv(max(min(burst(of), burst(r)), chunk(r)), r.Window.Microseconds(), of.Limit)
+	full, _ := core.MulDiv(max(min(burst(of), burst(r)), min(chunk(of), chunk(r))), r.Window.Microseconds(), of.Limit)
 	return time.Duration(min(full, math.MaxInt64/1000)) * time.Microsecond, of
 }
 

@@ -83,11 +83,18 @@ type finding struct {
 	Overrides []shownOverride `json:"overrides"`
 	Bans      []shownBan      `json:"bans"`
 	Composite []string        `json:"not_looked_at"` // rules with keys of several values
+	named     bool            // whether rules were named
+}
+
+func (f *finding) printBans(out io.Writer) {
+	for _, b := range f.Bans {
+		fmt.Fprintf(out, "banned: %s\n", b)
+	}
 }
 
 // find looks for a key in all rules, or in those that are named.
 func (s *session) find(cmd *cobra.Command, of *subject) (*finding, error) {
-	f := &finding{Rules: s.source, Key: of.key, States: []live.State{}, Overrides: []shownOverride{}, Bans: []shownBan{}, Composite: []string{}}
+	f := &finding{named: of.policy != "" || of.rule != "", Rules: s.source, Key: of.key, States: []live.State{}, Overrides: []shownOverride{}, Bans: []shownBan{}, Composite: []string{}}
 	rules, err := s.limits.Matching(of.policy, of.rule)
 	if err != nil {
 		return nil, usageError{err}
@@ -176,9 +183,7 @@ func (f *finding) print(out io.Writer, s *session) error {
 	for _, o := range f.Overrides {
 		fmt.Fprintf(out, "override: %s\n", o)
 	}
-	for _, b := range f.Bans {
-		fmt.Fprintf(out, "banned: %s\n", b)
-	}
+	f.printBans(out)
 	if len(f.Composite) > 0 {
 		fmt.Fprintln(out, f.notLookedAt())
 	}

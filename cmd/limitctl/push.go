@@ -94,18 +94,18 @@ confirmed, and 3 for wrong arguments.`,
 			if err != nil {
 				return err
 			}
-			if err := confirm(cmd, yes, "This pushes %s as %q, in place of the programs' own files.\n", words.Printable(args[0]), s.name); err != nil {
-				return err
-			}
 			earlier, unread := policyfile.Pushed(cmd.Context(), c) // which may fail though the push does not
-			if err := policyfile.Push(cmd.Context(), c, s.name, f, expires, s.by); err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "pushed: %q%s\n", s.name, pushed(cmd.Context(), c, &s))
 			if unread != nil && earlier[s.name] == nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "not compared with the file pushed before, so limits may be lifted: %s\n", words.Lines(unread.Error()))
 			}
 			lifts(cmd.ErrOrStderr(), f, earlier[s.name])
+			if err := confirm(cmd, yes, "This pushes %s as %q, in place of the programs' own files.\n", words.Printable(args[0]), s.name); err != nil {
+				return err
+			}
+			if err := policyfile.Push(cmd.Context(), c, s.name, f, expires, s.by); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "pushed: %q%s\n", s.name, pushed(cmd.Context(), c, &s))
 			return nil
 		},
 	}

@@ -45,7 +45,7 @@ failed, 2 if the change was not confirmed, and 3 for wrong arguments.`,
 
 func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error {
 	var states []live.State
-	complete := len(f.Composite) == 0 // whether no rule that still refuses the key is known
+	complete := len(f.Composite)+len(f.Bans) == 0 // whether no rule that still refuses the key is known
 	for _, state := range f.States {
 		r := state.Of()
 		if !state.Any() {
@@ -66,6 +66,7 @@ func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error 
 	case len(f.Composite) > 0:
 		fmt.Fprintln(cmd.ErrOrStderr(), f.notLookedAt())
 	}
+	f.printBans(cmd.ErrOrStderr())
 	if !yes {
 		if err := s.table(cmd.ErrOrStderr(), states); err != nil {
 			return err
@@ -94,7 +95,11 @@ func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error 
 		return words.WriteJSON(cmd.OutOrStdout(), map[string]any{"reset": done, "not_looked_at": f.Composite}, true)
 	}
 	if complete {
-		fmt.Fprintln(cmd.OutOrStdout(), "Running instances admit the key within a second, or once they reach Redis.")
+		by := ""
+		if f.named {
+			by = " by these rules"
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "Running instances admit the key%s within a second, or once they reach Redis.\n", by)
 	}
 	return nil
 }

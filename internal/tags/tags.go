@@ -134,7 +134,7 @@ func (w *walk) fieldsOf(v reflect.Value, name string, within []reflect.Type) {
 
 var (
 	pair  = regexp.MustCompile(`^ *([^\x00-\x20:"\x7f]+):("(?:[^"\\]|\\.)*")`)
-	meant = regexp.MustCompile(`(^|[ ,;])(route|limit):`)
+	meant = regexp.MustCompile(`(^|[\s,;])(route|limit)\s*:(\s*"|\S|$)`)
 )
 
 // parse returns the values of a tag, and the rest from where it is malformed: unlike

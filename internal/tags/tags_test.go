@@ -53,7 +53,7 @@ func TestPatterns(t *testing.T) {
 	}
 	for _, malformed := range []string{`route: "GET /" limit:"-"`, `route:GET`, `limit:'-'`, `limit:`,
 		`route:"GET /" limit:"5/2s per ip" policy:login`, `route:"GET /" limit:"5/2s per ip" policy: "login"`, `route:"GET /" limit:"5/2s per ip" policy:"\z"`,
-		`route:"GET /" limit:"5/2s per ip", policy:"login"`, `json:"h", route:"GET /" limit:"-"`, `route:"GET /" limit:"5/2s per ip" limit:"-"`} {
+		`route:"GET /" limit:"5/2s per ip", policy:"login"`, `json:"h", route:"GET /" limit:"-"`, `route :"GET /" limit :"-"`, "json:\"h\"\n\troute:\"GET /\" limit:\"-\"", `route:"GET /" limit:"5/2s per ip" limit:"-"`} {
 		_, err := read(tagged(malformed))
 		assert.ErrorContains(t, err, "the tag is malformed at ", malformed)
 	}

@@ -40,7 +40,7 @@ func (s *Store) longest() time.Duration {
 // inFlight returns how many calls of a batcher there may be at the same time. While one is on its
 // way to a distant server, that could decide many others.
 func (s *Store) inFlight() int {
-	if s.reach.Load().distance > far {
+	if s.adapts && s.reach.Load().distance > far {
 		return farInFlight
 	}
 	return maxInFlight
