@@ -42,19 +42,23 @@ func (l *Limiter) callerOf(p door.Part) func(*http.Request) string {
 	return [...]func(*http.Request) string{door.User: caller.User, door.Plan: caller.Plan, door.Class: caller.Class}[p]
 }
 
-// who returns a part of the caller, or "". A request that a handler makes may be another caller's.
+// who returns a part of the caller, or "". A request of a handler may be another caller's; a copy may lack it.
 func (l *layer) who(p door.Part) string {
-	limiter := l.version.limiter
+	limiter, outer := l.version.limiter, ""
 	for o := l; o != nil; o = o.outer {
-		if answer := o.known[p]; answer != "" && o.version.limiter == limiter && (o == l || l.sends(o) && (l.w == nil || l.answers(o))) {
-			return answer
+		if answer := o.known[p]; answer != "" && o.version.limiter == limiter {
+			if o == l || l.sends(o) && (l.w == nil || l.answers(o)) {
+				return answer
+			} else if outer == "" && l.answers(o) {
+				outer = answer
+			}
 		}
 	}
 	answer, asked := l.framework.Caller(p)
 	if ask := limiter.callerOf(p); !asked && ask != nil {
 		answer = ask(l.request)
 	}
-	l.known[p] = strings.TrimSpace(answer)
+	l.known[p] = cmp.Or(strings.TrimSpace(answer), outer)
 	return l.known[p]
 }
 

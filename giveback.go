@@ -34,10 +34,8 @@ func (l *layer) around() *layer {
 	return nil
 }
 
-// answers reports whether a refusal of l answers the request of o: whether the response of l
-// reaches that of o. Calls of an RPC have headers that differ, but their procedures end the
-// paths of their requests, with or without the prefix of a router. A handler that calls
-// another procedure has another path.
+// answers reports whether the response of l reaches that of o. Calls of an RPC have headers that
+// differ, but their paths end alike, unless a handler calls another procedure.
 func (l *layer) answers(o *layer) bool {
 	if l.framework.RPC() {
 		return strings.HasSuffix(o.request.URL.Path, l.request.URL.Path)

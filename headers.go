@@ -141,8 +141,7 @@ func (d *Decision) appendNearest(f *response.Fields, style Headers, refused bool
 	f.End("X-Ratelimit-Reset", nil)
 }
 
-// setUndecidedHeaders sets the headers of a request that could not be decided.
-// Nothing is known of its quotas.
+// setUndecidedHeaders sets the headers of a request whose quotas are not known.
 func setUndecidedHeaders(h http.Header) {
 	h["Cache-Control"] = response.NoStore
 	h["Retry-After"] = []string{"1"}

@@ -585,3 +585,32 @@ func TestRequestsForOthers(t *testing.T) {
 		assert.Equal(t, 3*(2+2*4)+6, asked, how)
 	}
 }
+
+// TestCopiedRequest has middleware between two sets pass a copy of the request on, without what says
+// whose it is: the inner set knows the caller as the outer one does.
+func TestCopiedRequest(t *testing.T) {
+	header := func(name string) func(*http.Request) string {
+		return func(r *http.Request) string { return r.Header.Get(name) }
+	}
+	l := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: header("User"), Plan: header("Plan")}})
+	rule := limit.PerUser(time.Hour, 100)
+	rule.Plans = map[string]int64{"free": 2}
+	served := make(map[string]int)
+	inner := l.Limit(limit.Named("inner", rule))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		served[r.URL.Path]++
+	}))
+	outer := l.Limit(limit.Named("outer", rule, limit.Global(time.Hour, 100)).OnRefusal(limit.Refusal{Mark: true}))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = r.Clone(r.Context())
+		r.Header = http.Header{}
+		inner.ServeHTTP(w, r)
+	}))
+	for range 5 {
+		for _, user := range []string{"/alice", "/bob"} {
+			r := httptest.NewRequest(http.MethodGet, user, nil)
+			r.Header.Set("User", user)
+			r.Header.Set("Plan", "free")
+			outer.ServeHTTP(httptest.NewRecorder(), r)
+		}
+	}
+	assert.Equal(t, map[string]int{"/alice": 2, "/bob": 2}, served)
+}

@@ -156,9 +156,8 @@ func (p *version) validCosts(costs map[string]int64) error {
 	return errors.Join(errs...)
 }
 
-// validCost returns n as a cost. A negative cost is an error, since it would give
-// back quota that was never taken. One above what any store counts is more than
-// any rule allows, and is capped.
+// validCost returns n as a cost. A negative one is an error, since it would give back quota that was
+// never taken. One above what any store counts is capped.
 func validCost(n int64) (int64, error) {
 	if n < 0 {
 		return 0, fmt.Errorf("cost %d: write 0 or more", n)

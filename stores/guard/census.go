@@ -32,6 +32,7 @@ func (c *census) look(s *Store, now int64) {
 	if !ok {
 		return
 	}
+	s.debts.forget(now)
 	go func() {
 		defer func() {
 			_ = recover() // hooks of the store's client may panic

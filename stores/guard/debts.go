@@ -2,6 +2,7 @@ package guard
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,7 +15,9 @@ const (
 	maxCells   = 4      // for each key; beyond it, units move to the next later cell
 	maxShown   = 64     // values for each key of a rule with core.Distinct; beyond it, as above
 	maxPaid    = 4096   // keys whose payments are known; beyond it, all are forgotten
-	swept      = 512    // keys that one step of the timer looks at, at most
+
+	paidFor = 15 * 60_000_000 // µs for which payments are known after the last
+	swept   = 512             // keys that one step of the timer looks at, at most
 )
 
 // Debts are the units that this process has admitted without the store. The store is
@@ -35,6 +38,7 @@ type debts struct {
 	armed bool    // the timer is set, or pays
 
 	receipts map[debtor][]receipt
+	received int64 // when the last receipt was
 
 	raised map[scaled]int64 // the capacities by which keys were raised before the others of their rules, since the last loss
 
@@ -112,6 +116,7 @@ func (b *debts) begin(charges []core.Charge, now int64) (fits bool) {
 			d.cells[0] = d.cells[0].refilled(&d.charge.Quota, &c.Quota, now)
 		}
 		d.charge, d.pending = *c, d.pending+1
+		d.charge.Key = d.key
 	}
 	return fits
 }
@@ -126,6 +131,7 @@ func (b *debts) debt(c *core.Charge) *debt {
 	if b.keys == nil {
 		b.keys = make(map[debtor]*debt)
 	}
+	who.key = strings.Clone(who.key) // it may be a part of a long header
 	d = &debt{debtor: who, charge: *c}
 	b.keys[who] = d
 	b.queue = append(b.queue, d)
@@ -228,7 +234,7 @@ type receipt struct {
 func (b *debts) receive(asks []core.Ask, now int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.receipts) >= maxPaid || b.receipts == nil {
+	if b.received = now; len(b.receipts) >= maxPaid || b.receipts == nil {
 		b.receipts = make(map[debtor][]receipt)
 	}
 	for i := range asks {
@@ -237,8 +243,17 @@ func (b *debts) receive(asks []core.Ask, now int64) {
 		r.At, r.ResetAfter = max(0, r.At-c.Age), min(r.ResetAfter, 2*core.MaxFill)
 		r.Age, r.Since, r.Debt = 0, 0, false
 		if list := append(b.receipts[who], r); c.Cost > 0 {
-			b.receipts[who] = list[max(0, len(list)-core.MaxCharges):]
+			b.receipts[who] = list[max(0, len(list)-2*maxCells):]
 		}
+	}
+}
+
+// forget drops the receipts of payments that are long over.
+func (b *debts) forget(now int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if now-b.received > paidFor {
+		b.receipts = nil
 	}
 }
 

@@ -141,7 +141,7 @@ const (
 )
 
 // settle ends payments. What a store cannot be charged for, such as a key of another type, is
-// tried alone once, and then dropped. It returns what was given back meanwhile of what was paid.
+// tried alone once, and then dropped. It returns what was given back meanwhile and is not owed.
 func (b *debts) settle(list []payment, how settled) (back []core.Return) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -168,7 +168,15 @@ func (b *debts) settle(list []payment, how settled) (back []core.Return) {
 			}
 		}
 		d.paying, d.alone, d.unsure = false, how == broken, how == unsure || d.unsure && !ends
-		back, d.back = append(back, d.back...), nil
+		for _, r := range d.back {
+			if !ends {
+				b.lower(d, &r)
+			}
+			if r.Cost > 0 {
+				back = append(back, r)
+			}
+		}
+		d.back = nil
 		b.drop(d)
 	}
 	return back

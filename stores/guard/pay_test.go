@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -372,4 +374,58 @@ func TestReturnOfPaid(t *testing.T) {
 			assert.EqualValues(t, q.Capacity()-int64(left), remaining(t, s, look), "%v, %s", q.Algorithm, when)
 		}
 	}
+}
+
+// TestReturnOfExpired gives back what has left its window by the time that the store is charged for
+// what another request took: that stays.
+func TestReturnOfExpired(t *testing.T) {
+	for _, q := range append(algorithms, core.Quota{Algorithm: core.Distinct, Limit: 90, Window: day}) {
+		for _, when := range []string{"owed", "paid"} {
+			s, f, now := guarded(1, 1_750_000_000*sec)
+			take := func(id uint64) core.Return {
+				c := core.Charge{Policy: "p", Rule: "r", Key: "k", Quota: q, Cost: 5}
+				if q.Algorithm == core.Distinct {
+					c.Cost, c.ID = 1, id
+				}
+				d := storetest.MustTake(t, s, c)
+				require.True(t, d.Allowed)
+				return d.Return(0, c)
+			}
+			f.fail(errAway)
+			old := take(1)
+			if q.Algorithm != core.Distinct { // whose value is shown again
+				now.Add(2 * day)
+			}
+			other := take(1)
+			f.fail(nil)
+			if when == "paid" {
+				s.payNext()
+			}
+			_, err := s.Return(t.Context(), []core.Return{old})
+			require.NoError(t, err)
+			for range 3 {
+				s.payNext()
+			}
+			look := core.Charge{Policy: "p", Rule: "r", Key: "k", Quota: q, ID: 1}
+			assert.LessOrEqual(t, remaining(t, f.Store, look), q.Capacity()-other.Cost, "%v, %s", q.Algorithm, when)
+		}
+	}
+}
+
+// TestReceiptsEnd forgets the receipts of payments once they are long over.
+func TestReceiptsEnd(t *testing.T) {
+	s, f, now := guarded(1, 1_750_000_000*sec)
+	f.fail(errAway)
+	header := strings.Repeat("x", 1000)
+	storetest.MustTake(t, s, core.Charge{Policy: "p", Rule: "r", Key: header[:10], Quota: core.Quota{Limit: 9, Window: day}, Cost: 1})
+	f.fail(nil)
+	s.payNext()
+	require.Len(t, s.debts.receipts, 1)
+	for who, list := range s.debts.receipts {
+		assert.NotSame(t, unsafe.StringData(header), unsafe.StringData(who.key))
+		assert.NotSame(t, unsafe.StringData(header), unsafe.StringData(list[0].Key))
+	}
+	now.Add(paidFor + sec)
+	s.debts.forget(now.Load())
+	assert.Empty(t, s.debts.receipts)
 }

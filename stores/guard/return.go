@@ -36,7 +36,9 @@ func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Retur
 	for i := range returns {
 		r := &returns[i]
 		if local(r) {
-			for _, paid := range s.debts.forgive(*r) {
+			back := *r // only what counted in memory still does in the store
+			back.Cost = min(r.Cost, given[i].Units)
+			for _, paid := range s.debts.forgive(back) {
 				asked, at = append(asked, paid), append(at, i)
 			}
 			continue

@@ -57,9 +57,11 @@ func (s *Store) measured(at *server, took time.Duration) {
 		took = min(took, 2*max(last, time.Millisecond))
 	}
 	at.distance.Store(int64(took))
-	var farthest int64
+	farthest := at.distance.Load()
 	s.servers.Range(func(_, other any) bool {
-		farthest = max(farthest, other.(*server).distance.Load())
+		if other := other.(*server); ticks()-other.answered.Load() < int64(10*identifyEvery) { // it has not left a Cluster
+			farthest = max(farthest, other.distance.Load())
+		}
 		return true
 	})
 	timeout := s.timeout()

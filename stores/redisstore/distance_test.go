@@ -40,3 +40,18 @@ func TestDistance(t *testing.T) {
 		require.True(t, time.Now().Before(end), "the timeout stays at %v", store.timeout())
 	}
 }
+
+// TestDistanceOfCluster has a distant server leave a Cluster.
+func TestDistanceOfCluster(t *testing.T) {
+	store := New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), nil)
+	near, distant := &server{}, &server{}
+	store.servers.Store("near", near)
+	store.servers.Store("distant", distant)
+	distant.answered.Store(ticks())
+	store.measured(distant, 60*time.Millisecond)
+	store.measured(near, time.Millisecond)
+	require.Equal(t, 360*time.Millisecond, store.timeout())
+	distant.answered.Store(ticks() - int64(time.Minute))
+	store.measured(near, time.Millisecond)
+	require.Equal(t, defaultTimeout, store.timeout())
+}
