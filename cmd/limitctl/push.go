@@ -95,9 +95,6 @@ confirmed, and 3 for wrong arguments.`,
 				return err
 			}
 			earlier, unread := policyfile.Pushed(cmd.Context(), c) // which may fail though the push does not
-			if unread != nil && earlier[s.name] == nil {
-				fmt.Fprintf(cmd.ErrOrStderr(), "not compared with the file pushed before, so limits may be lifted: %s\n", words.Lines(unread.Error()))
-			}
 			lifts(cmd.ErrOrStderr(), f, earlier[s.name])
 			if err := confirm(cmd, yes, "This pushes %s as %q, in place of the programs' own files.\n", words.Printable(args[0]), s.name); err != nil {
 				return err
@@ -106,6 +103,9 @@ confirmed, and 3 for wrong arguments.`,
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "pushed: %q%s\n", s.name, pushed(cmd.Context(), c, &s))
+			if unread != nil && earlier[s.name] == nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "not compared with the file pushed before, so limits may be lifted: %s\n", words.Lines(unread.Error()))
+			}
 			return nil
 		},
 	}

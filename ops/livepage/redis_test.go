@@ -130,6 +130,12 @@ func TestBansAndOverrides(t *testing.T) {
 			assert.Equal(t, []any{200, `{"done":"The limit of 2001:db8::/64 in per-ip-1m is 9 for 1m."}` + "\n"}, []any{status, body})
 			status, body = one.change(t, "unoverride", `{`+typed+`}`)
 			assert.Equal(t, 200, status, body)
+			for _, page := range []shared{one, other} {
+				soon(func() bool {
+					state, _ := page.stateAs(t, "bob")
+					return len(state["overrides"].([]any)) == 0
+				})
+			}
 
 			// A pattern is listed and removed as such.
 			of := `"policy":"POST /login","rule":"per-user-1m","pattern":true`
