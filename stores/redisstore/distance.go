@@ -12,7 +12,7 @@ const (
 	far         = 5 * time.Millisecond  // away
 	tooFar      = 80 * time.Millisecond // a server that answers later is taken for one in trouble
 	roundTrips  = 6                     // of a call at worst: to open a connection and say hello, and with the text of the script
-	farInFlight = 16                    // calls of a batcher at the same time, to servers that are far
+	farInFlight = 8                     // calls of a batcher at the same time, to servers that are far
 )
 
 // A reach is how far away the farthest server is, and how long a call may take.
