@@ -42,7 +42,7 @@ func (l *Limiter) callerOf(p door.Part) func(*http.Request) string {
 	return [...]func(*http.Request) string{door.User: caller.User, door.Plan: caller.Plan, door.Class: caller.Class}[p]
 }
 
-// who returns a part of the caller, or "". A request of a handler may be another caller's; a copy may lack it.
+// who returns a part of the caller, or "". A handler may send requests for other callers.
 func (l *layer) who(p door.Part) string {
 	limiter, outer := l.version.limiter, ""
 	for o := l; o != nil; o = o.outer {
@@ -50,7 +50,7 @@ func (l *layer) who(p door.Part) string {
 			if o == l || l.sends(o) && (l.w == nil || l.answers(o)) {
 				return answer
 			} else if outer == "" && l.answers(o) {
-				outer = answer
+				outer = answer // middleware may have passed on a copy that does not say it
 			}
 		}
 	}

@@ -13,9 +13,9 @@ func (s *Store) Holds(charges []core.Charge) bool {
 	return h != nil && h.Holds(charges)
 }
 
-// Hold implements [core.Holder]. While the store is unavailable, or may not know what was
-// admitted without it, and for keys on overflow quotas, the ask is decided as by Take, and not held. A call without an answer
-// may have held it: that ends by itself, since nobody extends it.
+// Hold implements [core.Holder]. The ask is decided as by Take, and not held, while the store is
+// unavailable, while it may not know what was admitted without it, and if a key is on an overflow
+// quota. A call without an answer may have held it: that ends by itself, since nobody extends it.
 func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
 	if err := h.Validate(ask); err != nil {
 		return err

@@ -141,7 +141,8 @@ const (
 )
 
 // settle ends payments. What a store cannot be charged for, such as a key of another type, is
-// tried alone once, and then dropped. It returns what was given back meanwhile and is not owed.
+// tried alone once, and then dropped. Settle returns what was given back meanwhile, less what it
+// took off the debts.
 func (b *debts) settle(list []payment, how settled) (back []core.Return) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

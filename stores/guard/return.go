@@ -9,8 +9,8 @@ import (
 
 // Return implements [core.Store]. Units that were admitted without the store are
 // returned to the memory, and to the store if it has been charged for them since. Other units
-// are returned to the store, and to the copy that the memory has counted. If several instances share a rate, that copy
-// stays: what the store had left says nothing about it. If the store is
+// are returned to the store, and to the copy that the memory has counted. If several instances
+// share a rate, that copy stays: what the store had left says nothing about it. If the store is
 // unavailable, Return returns an error.
 func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
 	if err := core.ValidateReturns(returns); err != nil {

@@ -11,7 +11,7 @@ import (
 const (
 	far         = 5 * time.Millisecond  // away
 	tooFar      = 80 * time.Millisecond // a server that answers later is taken for one in trouble
-	roundTrips  = 6                     // of a call at worst: to open a connection and say hello, and with the text of the script
+	roundTrips  = 6                     // of the longest call: it opens a connection, and sends the text of the script
 	farInFlight = 8                     // calls of a batcher at the same time, to servers that are far
 )
 
