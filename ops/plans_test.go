@@ -114,7 +114,7 @@ func TestOverridesOfPage(t *testing.T) {
 	defer cancel()
 	addr := redistest.Launch(t).Addr
 	var all []*limit.Policy
-	var operators *overrides.Overrides
+	var operators []*overrides.Overrides
 	for range 3 {
 		client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: addr}))
 
@@ -124,7 +124,7 @@ func TestOverridesOfPage(t *testing.T) {
 			Override:  o.Limit,
 		})
 
-		operators = o
+		operators = append(operators, o)
 		api, err := limiter.Policy(limit.Named("api", limit.PerUser(time.Hour, 2)))
 		require.NoError(t, err)
 		all = append(all, api)
@@ -154,14 +154,16 @@ func TestOverridesOfPage(t *testing.T) {
 	alice, allowed := several(0, 3, "alice")
 	assert.Equal(t, []bool{true, true, false}, allowed)
 	began := time.Now()
-	require.NoError(t, raise(ctx, operators, all[0], alice))
+	require.NoError(t, raise(ctx, operators[0], all[0], alice))
 	for i := range all {
 		redistest.Await(t, time.Second, "the override", func() bool { return take(i, alice).Allowed })
 	}
 	t.Logf("3 instances admit after %v", time.Since(began))
 	pattern := overrides.Override{Policy: "api", Rule: "per-user-1h", Pattern: "free-*", Limit: 1}
-	require.NoError(t, operators.Set(ctx, pattern, time.Hour, "bob"))
-	redistest.Await(t, time.Second, "the pattern", func() bool { return len(operators.List()) == 2 })
+	require.NoError(t, operators[0].Set(ctx, pattern, time.Hour, "bob"))
+	for _, o := range operators {
+		redistest.Await(t, time.Second, "the pattern", func() bool { return len(o.List()) == 2 })
+	}
 	_, allowed = several(2, 2, "free-dave")
 	assert.Equal(t, []bool{true, false}, allowed)
 	for user, want := range map[string]int64{alice: 500, "carol": 2, "free-erin": 1} {
@@ -169,7 +171,7 @@ func TestOverridesOfPage(t *testing.T) {
 		redistest.Await(t, 20*time.Second, "a decision by Redis", func() bool { d = take(1, user); return byRedis(d) })
 		assert.Equal(t, want, slices.Collect(d.Rules())[0].Limit)
 	}
-	assert.ErrorContains(t, raiseWrong(ctx, operators, all[0]), `no rule has the name "per-user-1d": write one of per-user-1h`)
+	assert.ErrorContains(t, raiseWrong(ctx, operators[0], all[0]), `no rule has the name "per-user-1d": write one of per-user-1h`)
 }
 
 func raiseWrong(ctx context.Context, _ *overrides.Overrides, api *limit.Policy) error {
