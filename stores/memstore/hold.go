@@ -46,10 +46,17 @@ func (s *Store) makeRoom(keys []target, now int64) {
 	}
 }
 
-// sweep drops what has long ended of all keys.
+// sweep drops what has long ended of all keys, and what nobody asked for any more while its units
+// counted.
 func (all *held) sweep(now int64) {
 	for name, h := range all.keys {
-		if h.forget(now); len(h.byID) == 0 {
+		h.forget(now)
+		for id, of := range h.byID {
+			if of.until+core.HoldMemory <= now && of.taken.At+of.taken.ResetAfter <= now {
+				h.drop(id)
+			}
+		}
+		if h.shrink(); len(h.byID) == 0 {
 			delete(all.keys, name)
 		}
 	}

@@ -74,3 +74,27 @@ func TestHoldsAreBounded(t *testing.T) {
 	}
 	require.Equal(t, keys, held)
 }
+
+// TestHoldsOfKeysThatLeave has clients leave what they held unsettled, and never come again. Once
+// nothing of it counts, others have the room.
+func TestHoldsOfKeysThatLeave(t *testing.T) {
+	now := int64(1_750_000_000_000_000)
+	s := New(&Options{MaxKeys: 4096, Now: func() int64 { return now }})
+	fill := func(name string) (held int) {
+		for i := range 64 * 272 { // of 64 clients
+			c := core.Charge{Policy: "p", Rule: "r", Key: fmt.Sprint(name, i%64), Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 1024, Window: 3600_000_000}, Cost: 1}
+			ask, h := core.Ask{Charges: []core.Charge{c}}, core.Hold{ID: core.HoldIDOf(fmt.Sprint(name, " ", i)), Life: core.MinHold}
+			require.NoError(t, s.Hold(t.Context(), &ask, &h))
+			if h.Found != core.HoldRefused {
+				held++
+			}
+		}
+		return held
+	}
+	require.Equal(t, 4096*holdsPerKey, fill("a"))
+	now += 1800_000_000 // their units still count
+	require.Zero(t, fill("b"))
+	now += 1801_000_000 + core.HoldMemory
+	require.Equal(t, 4096*holdsPerKey, fill("c"))
+	require.Equal(t, 4096*holdsPerKey, holdsOf(t, s))
+}
