@@ -52,10 +52,9 @@ type Refund struct {
 	run  *Run            // whose returned are given back
 	back []core.Returned // of the first of them
 
-	held  *taken                 // under a core.Hold, or nil
-	units []unit                 // of it, which are settled at 0
-	less  [core.MaxCharges]int64 // what each of its rules gave back
-	later *later                 // what settles them, if the store has not answered
+	held  *taken // under a core.Hold, or nil
+	units []unit // of it, which are settled at 0
+	settled
 }
 
 // Unused appends to list what the run of h took for a decision and may give back: everything
@@ -119,7 +118,7 @@ func (e *Engine) GiveBack(ctx context.Context, list []Refund) {
 	}
 	for i := range list {
 		if refund := &list[i]; refund.held != nil {
-			refund.less, _, refund.later, refund.Err = refund.held.settle(ctx, refund.units, func(int, int64) int64 { return 0 })
+			refund.settled, refund.Err = refund.held.settle(ctx, refund.units, func(int, int64) int64 { return 0 })
 		}
 	}
 	var back []core.Returned
@@ -153,7 +152,7 @@ func (b *Refund) Amend(d *Decision) (given bool) {
 	d.Decision = d.Decision.Clone()
 	for i := range b.units {
 		u, to := &b.units[i], &b.run.given
-		n := b.less[u.rule]
+		n := b.given[u.rule]
 		if n > 0 {
 			d.Outcomes()[u.rule].Back(n, d.Caller.Terms.Capacities[u.rule])
 			given = true

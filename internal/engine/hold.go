@@ -179,37 +179,36 @@ func (r *Run) extend(t *taken) {
 	}
 }
 
-// settleHeld settles what is held, and adds what came back of each rule to given. It returns how
-// many units of rules with debts were forgiven, and [ErrSettled] if another process has settled
-// it. What the store does not answer is repeated, at last in the background: the call before may
-// have done it.
-func (t *taken) settleHeld(ctx context.Context, held *ruled[core.Settlement], given *[core.MaxCharges]int64) (forgiven int64, after *later, err error) {
+// settleHeld settles what is held, and adds what came of it to sum. It returns [ErrSettled] if
+// another process has settled it. What the store does not answer is repeated, at last in the
+// background: the call before may have done it.
+func (t *taken) settleHeld(ctx context.Context, held *ruled[core.Settlement], sum *settled) error {
 	list, again := held.list, false
 	done, err := t.engine.Holder.Settle(ctx, list)
 	if again = errors.Is(err, core.ErrUnavailable) && ctx.Err() == nil; again {
 		done, err = t.engine.Holder.Settle(ctx, list)
 	} else if err == nil && !slices.ContainsFunc(done, func(s core.Settled) bool { return s.Found == core.HoldLives || s.Found == core.HoldEnded }) {
-		return 0, nil, ErrSettled
+		return ErrSettled
 	}
 	if err != nil {
-		l := &later{list: list, until: time.Now().Add(t.lease.window + core.Duration(core.HoldMemory))}
-		t.engine.settleLater(l, time.Second)
-		return 0, l, fmt.Errorf("%w: %w", ErrUndecided, err)
+		sum.later = &later{list: list, until: time.Now().Add(t.lease.window + core.Duration(core.HoldMemory))}
+		t.engine.settleLater(sum.later, time.Second)
+		return fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
 	for i := range done {
 		if list[i].MaxDebt > 0 {
-			forgiven += done[i].Forgiven
+			sum.forgiven += done[i].Forgiven
 		}
 		back := done[i].Given
 		if again && done[i].Found != core.HoldLives && done[i].Found != core.HoldEnded {
 			back = max(0, list[i].Cost-list[i].Used)
 		}
-		given[held.rules[i]] += back
+		sum.given[held.rules[i]] += back
 		if back > 0 {
 			t.engine.Refilled(&list[i].Charge)
 		}
 	}
-	return forgiven, nil, nil
+	return nil
 }
 
 // A later is a settlement that is repeated until the store answers, or has forgotten the hold.

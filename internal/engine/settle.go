@@ -190,16 +190,21 @@ func (d *Decision) Settle(ctx context.Context, cost func(rule int, charged int64
 	}
 	ctx, cancel := d.taken.engine.settling(ctx) // it is settled once, and a client may have hung up
 	defer cancel()
-	_, forgiven, _, err = d.taken.settle(ctx, d.taken.units, cost)
-	return forgiven, err
+	done, err := d.taken.settle(ctx, d.taken.units, cost)
+	return done.forgiven, err
 }
 
-// settle returns the units that each rule got back, how many were forgiven, and what settles
-// those that are held if the store has not answered.
-func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, charged int64) int64) (given [core.MaxCharges]int64, forgiven int64, after *later, err error) {
+// A settled is what came of a settlement.
+type settled struct {
+	given    [core.MaxCharges]int64 // units that each rule got back
+	forgiven int64                  // units beyond the debts of rules that have debts
+	later    *later                 // what settles those that are held, if the store has not answered
+}
+
+func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, charged int64) int64) (done settled, err error) {
 	t.mu.Lock() // a Use may still be asking
 	defer t.mu.Unlock()
-	var settled error // what came of what is held
+	var late error // ErrSettled, if what is held has been settled, or why the store did not answer
 	var held ruled[core.Settlement]
 	var less ruled[core.Return]
 	var more []growth
@@ -222,29 +227,29 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 		}
 	}
 	if held.list != nil {
-		forgiven, after, settled = t.settleHeld(ctx, &held, &given)
+		late = t.settleHeld(ctx, &held, &done)
 	}
 	err = t.owe(ctx, owed)
 	for _, d := range owed {
 		if !d.watches {
-			forgiven += d.forgiven
+			done.forgiven += d.forgiven
 		}
 	}
-	t.engine.forgiven.Add(forgiven)
+	t.engine.forgiven.Add(done.forgiven)
 	err = errors.Join(t.takeMore(ctx, more), err)
 	for some := range slices.Chunk(less.list, core.MaxCharges) {
 		back, problem := t.engine.Store.Return(ctx, some)
 		for i := range back {
-			given[less.rules[i]] += back[i].Units
+			done.given[less.rules[i]] += back[i].Units
 			t.engine.Refilled(&some[i].Charge)
 		}
 		less.rules = less.rules[len(some):]
 		err = errors.Join(err, problem)
 	}
 	if err != nil {
-		return given, forgiven, after, fmt.Errorf("%w: %w", ErrUndecided, err)
+		return done, fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
-	return given, forgiven, after, settled
+	return done, late
 }
 
 // A debt is units that a rule takes above its limit, as far as its MaxDebt allows.
@@ -333,6 +338,6 @@ func (t *taken) giveBack() (given [core.MaxCharges]int64) {
 	ctx, cancel := t.engine.settling(context.Background())
 	defer cancel()
 	units := slices.DeleteFunc(slices.Clone(t.units), func(u unit) bool { return u.watches || u.held && t.repeats })
-	given, _, _, _ = t.settle(ctx, units, func(int, int64) int64 { return 0 }) // otherwise it stays taken
-	return given
+	done, _ := t.settle(ctx, units, func(int, int64) int64 { return 0 }) // otherwise it stays taken
+	return done.given
 }
