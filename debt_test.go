@@ -66,7 +66,7 @@ func TestDebt(t *testing.T) {
 						}
 					}
 					assert.Equal(t, row.forgiven, operate.ReadStats(limiter).Forgiven)
-					assert.Equal(t, row.forgiven > 0, bytes.Contains(lines.Bytes(), []byte("LIMIT-208")), lines.String())
+					assert.Equal(t, row.forgiven > 0, bytes.Contains(lines.Bytes(), []byte("code=LIMIT-208 policy=model rule=tokens")), lines.String())
 					if row.left > 0 {
 						return
 					}

@@ -395,9 +395,11 @@ func (d *Decision) settle(ctx context.Context, cost func(rule int) (n int64, ok 
 // correct settles what the request took, and says if units were forgiven.
 func (d *Decision) correct(ctx context.Context, cost func(rule int, charged int64) int64) error {
 	forgiven, err := d.of.Settle(ctx, cost)
-	if forgiven > 0 {
-		l := d.policy.limiter
-		l.notices.forgiven.Say(&l.lines, notice.Forgiven, "policy", d.Policy, "units", forgiven)
+	for i, n := range forgiven {
+		if n > 0 {
+			l := d.policy.limiter
+			l.notices.forgiven.Say(&l.lines, notice.Forgiven, "policy", d.Policy, "rule", d.policy.names[i], "units", n)
+		}
 	}
 	return err
 }

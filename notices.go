@@ -86,13 +86,10 @@ func (l *layer) noticeUsers(run *engine.Run) error {
 		}
 		if run.Charges[i].Key != "" {
 			p.userless.Store(userlessAfter + 1)
-			return nil
-		}
-		l.userless = true
-		if p.userless.Add(1) == userlessAfter {
+		} else if l.userless = true; p.userless.Add(1) == userlessAfter {
 			p.limiter.lines.Say(notice.NoUsers, "rule", p.list[i].String(), "requests", userlessAfter)
 		}
-		return nil
+		break
 	}
 	return nil
 }

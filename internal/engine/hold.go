@@ -197,7 +197,7 @@ func (t *taken) settleHeld(ctx context.Context, held *ruled[core.Settlement], su
 	}
 	for i := range done {
 		if list[i].MaxDebt > 0 {
-			sum.forgiven += done[i].Forgiven
+			sum.forgiven[held.rules[i]] += done[i].Forgiven
 		}
 		back := done[i].Given
 		if again && done[i].Found != core.HoldLives && done[i].Found != core.HoldEnded {

@@ -181,12 +181,12 @@ func (t *taken) rest() {
 
 // Settle corrects what the request took to what cost returns for each rule and its
 // charge. A lower cost refunds the rest; a higher one takes what there is room for, or, as
-// far as the rule has debts, what it is. It returns how many units are beyond that of rules
-// that have debts, and [ErrSettled] if there is nothing to settle, or it has been settled. An
+// far as the rule has debts, what it is. It returns how many units of each rule are beyond
+// its debts, if it has them, and [ErrSettled] if there is nothing to settle, or it has been settled. An
 // error that wraps [ErrUndecided] means that the store failed.
-func (d *Decision) Settle(ctx context.Context, cost func(rule int, charged int64) int64) (forgiven int64, err error) {
+func (d *Decision) Settle(ctx context.Context, cost func(rule int, charged int64) int64) (forgiven [core.MaxCharges]int64, err error) {
 	if d.taken == nil || !d.taken.begin() {
-		return 0, ErrSettled
+		return forgiven, ErrSettled
 	}
 	ctx, cancel := d.taken.engine.settling(ctx) // it is settled once, and a client may have hung up
 	defer cancel()
@@ -197,7 +197,7 @@ func (d *Decision) Settle(ctx context.Context, cost func(rule int, charged int64
 // A settled is what came of a settlement.
 type settled struct {
 	given    [core.MaxCharges]int64 // units that each rule got back
-	forgiven int64                  // units beyond the debts of rules that have debts
+	forgiven [core.MaxCharges]int64 // units of each rule beyond its debts, if it has them
 	later    *later                 // what settles those that are held, if the store has not answered
 }
 
@@ -232,10 +232,12 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 	err = t.owe(ctx, owed)
 	for _, d := range owed {
 		if !d.watches {
-			done.forgiven += d.forgiven
+			done.forgiven[d.rule] += d.forgiven
 		}
 	}
-	t.engine.forgiven.Add(done.forgiven)
+	for _, n := range done.forgiven {
+		t.engine.forgiven.Add(n)
+	}
 	err = errors.Join(t.takeMore(ctx, more), err)
 	for some := range slices.Chunk(less.list, core.MaxCharges) {
 		back, problem := t.engine.Store.Return(ctx, some)
