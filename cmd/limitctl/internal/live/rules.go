@@ -4,10 +4,8 @@ package live
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"log/slog"
-	"net/http"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,10 +14,9 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/clientip"
 	"github.com/routelimit/limit/internal/typedkey"
-	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/redisstore"
-	"github.com/routelimit/limit/stores/refusals"
 )
 
 // A Policy is one that programs have.
@@ -48,18 +45,10 @@ type Options struct {
 
 // Limits are the rules of programs on one Redis. They are safe for concurrent use.
 type Limits struct {
-	limiter  *limit.Limiter
-	options  Options
-	policies []*policy
-	stored   map[string]*policy
-}
-
-// A policy is one with the name that it has in the limiter here: routes can be no names
-// of policies.
-type policy struct {
-	Policy
-	alias string
-	rules []*Rule
+	store   *redisstore.Store
+	options Options
+	rules   []*Rule            // in the order of the policies
+	stored  map[string][]*Rule // by the names of the policies in Redis
 }
 
 // A Rule is one of a policy.
@@ -67,7 +56,7 @@ type Rule struct {
 	limit.Rule
 	typedkey.Form
 	Policy string
-	policy *policy
+	stored string // Policy as Redis has it
 	larger []plan // plans with more than the usual limit, from the lowest
 	own    bool   // whether the plans have states of their own
 }
@@ -80,137 +69,96 @@ type plan struct {
 // callTimeout bounds each call: an operator may be far away.
 const callTimeout = 5 * time.Second
 
-// New returns the limits of policies. From now on, scripts that decide on the client write
-// nothing. The error is about the policies or the options.
+// New returns the limits of policies, which are valid. From now on, scripts that decide on the
+// client write nothing. The error is about the names of the policies or the options.
 func New(client redis.UniversalClient, policies []Policy, o Options) (l *Limits, err error) {
 	defer func() {
-		if problem := recover(); problem != nil { // of an option
+		if problem := recover(); problem != nil { // of an option of the store
 			l, err = nil, fmt.Errorf("%v", problem)
 		}
 	}()
-	l = &Limits{options: o, stored: make(map[string]*policy)}
+	if err := (&clientip.Config{IPv6Prefix: o.IPv6Prefix}).Validate(); err != nil {
+		return nil, err
+	}
 	reading := &look{texts: make(map[string]script)}
 	client.AddHook(reading)
 	if cluster, ok := client.(*redis.ClusterClient); ok {
 		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(reading) }) // a store asks servers for their tokens
 	}
-	aliases := make(map[string]*policy)
-	// Not the guard that limit.New would add: it decides locally while Redis fails, and
-	// an operator wants the error.
-	store := refusals.New(renamed{redisstore.New(client, &redisstore.Options{
-		Prefix: o.Prefix, Secret: o.Secret, Spread: o.Spread, Timeout: callTimeout,
-	}), aliases})
-	options := &limit.Options{
-		Caller: limit.Caller[*http.Request]{User: func(*http.Request) string { return "" }}, Log: slog.New(slog.DiscardHandler), Proxies: limit.Proxies{IPv6Prefix: o.IPv6Prefix},
-	}
-	if o.Override != nil {
-		options.Override = func(alias, rule, key string) int64 {
-			return o.Override(aliases[alias].Name, rule, key)
-		}
-	}
-	l.limiter = limit.New(store, options)
-	for i := range policies {
-		p := &policy{Policy: policies[i], alias: fmt.Sprintf("p%d", i)}
-		aliases[p.alias] = p
-		if l.stored[p.stored()] != nil {
+	l = &Limits{options: o, stored: make(map[string][]*Rule)}
+	l.store = redisstore.New(client, &redisstore.Options{Prefix: o.Prefix, Secret: o.Secret, Spread: o.Spread, Timeout: callTimeout})
+	for _, p := range policies {
+		stored := p.stored()
+		if _, twice := l.stored[stored]; twice {
 			return nil, fmt.Errorf("policy %q is there twice: name it once", p.Name)
 		}
-		l.stored[p.stored()] = p
-		l.policies = append(l.policies, p)
-		if err := l.bind(p); err != nil {
-			return nil, fmt.Errorf("policy %q: %w", p.Name, err)
+		l.stored[stored] = nil // of a policy that is only with others
+		for _, r := range p.Rules.Rules() {
+			rule, err := newRule(r, p.Name, stored, o.IPv6Prefix)
+			if err != nil {
+				return nil, fmt.Errorf("policy %q: %w", p.Name, err)
+			}
+			l.rules = append(l.rules, rule)
+			l.stored[stored] = append(l.stored[stored], rule)
 		}
 	}
 	return l, nil
 }
 
-// bind gives the limiter the rules of a policy, without what does not change the state
-// of a key: who is exempt, and what is left to higher classes.
-func (l *Limits) bind(p *policy) (err error) {
-	list := p.Rules.Rules()
-	if len(list) == 0 && p.Rules.Others() != nil {
-		return nil // those are policies of their own
-	}
-	for i := range list {
-		r := &list[i]
-		r.Reserve, r.Exempt = nil, nil
-		if _, ban := r.Algorithm.(limit.Ban); ban && r.Settle == (rules.Settlement{}) {
-			r.Settle = rules.OnStatus(http.StatusUnauthorized) // a ban that only code strikes is valid
+func newRule(r limit.Rule, policy, stored string, ipv6Prefix int) (*Rule, error) {
+	form, err := typedkey.Of(&r, ipv6Prefix)
+	quota := r.Quota()
+	rule := &Rule{Rule: r, Form: form, Policy: policy, stored: stored, own: quota.Refills()}
+	for name, most := range r.Plans {
+		if most > r.Limit {
+			rule.larger = append(rule.larger, plan{name, most})
 		}
 	}
-	if _, err = l.limiter.Policy(limit.Named(p.alias, list...)); err != nil {
-		return err
+	slices.SortFunc(rule.larger, func(a, b plan) int {
+		return cmp.Or(cmp.Compare(a.limit, b.limit), strings.Compare(a.name, b.name))
+	})
+	return rule, err
+}
+
+// plans returns those that have states of their own, and "" for the usual state.
+func (r *Rule) plans() []string {
+	if !r.own {
+		return []string{""}
 	}
-	for _, r := range list {
-		form, err := typedkey.Of(&r, l.options.IPv6Prefix)
-		if err != nil {
-			return err
+	return append([]string{""}, slices.Sorted(maps.Keys(r.Plans))...)
+}
+
+// charge returns the charge of a key of a caller on a plan, with the limit that programs have for
+// it, and whether an override says that limit.
+func (l *Limits) charge(r *Rule, key, plan string) (c core.Charge, overridden bool) {
+	c = core.Charge{Policy: r.stored, Rule: r.Name, Key: key, ID: 1, Quota: r.Quota()}
+	if most := r.Plans[plan]; most > 0 {
+		given := r.WithLimit(most)
+		c.Quota = given.Quota()
+		if r.own {
+			c.Variant = plan
 		}
-		rule := &Rule{Rule: r, Form: form, Policy: p.Name, policy: p}
-		switch r.Algorithm.(type) {
-		case limit.TokenBucket, limit.LeakyBucket, limit.Queue:
-			rule.own = true
+	}
+	if l.options.Override == nil {
+		return c, false
+	}
+	most := l.options.Override(r.Policy, r.Name, key)
+	if given := r.WithLimit(min(most, c.Quota.Algorithm.MaxLimit())); most > 0 {
+		if quota := given.Quota(); quota.Validate() == nil {
+			c.Quota = quota
 		}
-		for name, most := range r.Plans {
-			if most > r.Limit {
-				rule.larger = append(rule.larger, plan{name, most})
-			}
-		}
-		slices.SortFunc(rule.larger, func(a, b plan) int {
-			return cmp.Or(cmp.Compare(a.limit, b.limit), strings.Compare(a.name, b.name))
-		})
-		p.rules = append(p.rules, rule)
 	}
-	return nil
-}
-
-// renamed is a store in which policies have the names that programs gave them.
-type renamed struct {
-	core.Store
-	policies map[string]*policy // by their aliases
-}
-
-func (s renamed) Take(ctx context.Context, asks []core.Ask) error {
-	given := slices.Clone(asks)
-	for i := range given {
-		given[i].Charges = s.rename(given[i].Charges)
-	}
-	err := s.Store.Take(ctx, given)
-	for i := range given {
-		asks[i].Decision = given[i].Decision
-	}
-	return err
-}
-
-func (s renamed) Account(ctx context.Context, c core.Charge) (core.Account, error) {
-	return core.AccountOf(ctx, s.Store, s.rename([]core.Charge{c})[0])
-}
-
-func (s renamed) Reset(ctx context.Context, charges []core.Charge) error {
-	return s.Store.Reset(ctx, s.rename(charges))
-}
-
-func (s renamed) rename(charges []core.Charge) []core.Charge {
-	charges = slices.Clone(charges)
-	for i := range charges {
-		charges[i].Policy = s.policies[charges[i].Policy].stored()
-	}
-	return charges
+	return c, most > 0
 }
 
 // Rules returns all rules, in the order of the policies.
-func (l *Limits) Rules() (rules []*Rule) {
-	for _, p := range l.policies {
-		rules = append(rules, p.rules...)
-	}
-	return rules
-}
+func (l *Limits) Rules() []*Rule { return l.rules }
 
 // Matching returns the rules of a policy and of a name, either of which may be "". The error
 // says what to write instead.
 func (l *Limits) Matching(policy, rule string) (found []*Rule, err error) {
 	var known []string
-	for _, r := range l.Rules() {
+	for _, r := range l.rules {
 		if (policy == "" || r.Policy == policy) && (rule == "" || r.Name == rule) {
 			found = append(found, r)
 		}
@@ -240,11 +188,7 @@ func sought(policy, rule string) string {
 // stateOf returns the rule that a state in Redis belongs to, and the plan if the state
 // is that of one plan.
 func (l *Limits) stateOf(policy, rule, variant string) (r *Rule, plan string) {
-	p := l.stored[policy]
-	if p == nil {
-		return nil, ""
-	}
-	for _, r := range p.rules {
+	for _, r := range l.stored[policy] {
 		if r.Name != rule {
 			continue
 		}

@@ -3,7 +3,6 @@ package live
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/operate"
 )
 
 // A State is the quota of one key of a rule at a moment.
@@ -51,11 +49,7 @@ func (s *State) Any() bool {
 // of their own. If they have not, Redis does not say which plan the key is on: it is the
 // first one that the use fits, from the usual limit up.
 func (l *Limits) States(ctx context.Context, r *Rule, key string) (states []State, err error) {
-	plans := []string{""}
-	if r.own {
-		plans = append(plans, slices.Sorted(maps.Keys(r.Plans))...)
-	}
-	for _, plan := range plans {
+	for _, plan := range r.plans() {
 		s, err := l.state(ctx, r, key, plan)
 		if err != nil {
 			return nil, err
@@ -71,43 +65,51 @@ func (l *Limits) States(ctx context.Context, r *Rule, key string) (states []Stat
 }
 
 func (l *Limits) state(ctx context.Context, r *Rule, key, plan string) (State, error) {
-	d, err := l.peek(ctx, r, key, plan)
-	if err != nil {
-		return State{}, err
-	}
-	override := l.options.Override != nil && l.options.Override(r.Policy, r.Name, key) > 0
+	s, err := l.peek(ctx, r, key, plan)
 	for _, larger := range r.larger {
-		if r.own || d.Remaining > 0 || override {
+		if err != nil || r.own || s.Used < s.Capacity || s.Override {
 			break
 		}
 		with, err := l.peek(ctx, r, key, larger.name)
 		if err != nil {
 			return State{}, err
 		}
-		if with.Capacity-with.Remaining <= d.Capacity { // such as a client that has used up the usual limit
+		if with.Used <= s.Capacity { // such as a client that has used up the usual limit
 			break
 		}
-		plan, d = larger.name, with
+		s = with
 	}
-	now := time.Now()
-	s := State{rule: r, Policy: r.Policy, Rule: r.Name, Key: key, Plan: plan, Limit: d.Limit, Override: override, Capacity: d.Capacity,
-		Used: d.Capacity - d.Remaining, Refused: !d.Allowed, Shadow: d.Shadow}
+	return s, err
+}
+
+// peek returns the state that a request of cost 1 would find.
+func (l *Limits) peek(ctx context.Context, r *Rule, key, plan string) (State, error) {
+	charge, overridden := l.charge(r, key, plan)
+	d, err := core.Take(ctx, l.store, []core.Charge{charge})
+	if err != nil {
+		return State{}, plain(err)
+	}
+	now, o := time.Now(), &d.Outcomes()[0]
+	fits, capacity := o.Need(1), charge.Quota.Capacity()
+	s := State{rule: r, Policy: r.Policy, Rule: r.Name, Key: key, Plan: plan, Limit: charge.Quota.Limit, Override: overridden,
+		Capacity: capacity, Used: capacity - o.Remaining, Refused: !fits}
 	if !utf8.ValidString(key) {
 		s.Quoted = strconv.QuoteToASCII(key)
 	}
 	s.Percent = 100 * float64(s.Used) / float64(max(1, s.Capacity))
-	if d.ResetAfter > 0 {
-		s.FullAt = now.Add(d.ResetAfter)
+	if o.ResetAfter > 0 {
+		s.FullAt = now.Add(core.Duration(o.ResetAfter))
 	}
-	if s.Refused && d.RetryAfter < limit.Never {
-		s.Until = now.Add(d.RetryAfter)
+	if s.Refused && o.RetryAfter != core.Never {
+		s.Until = now.Add(core.Duration(o.RetryAfter))
 	}
 	return s, nil
 }
 
 // account fills in what the key owes and holds.
 func (l *Limits) account(ctx context.Context, s *State) error {
-	a, err := operate.Account(ctx, l.limiter, s.rule.policy.alias, s.Rule, s.Key, s.Plan)
+	charge, _ := l.charge(s.rule, s.Key, s.Plan)
+	a, err := l.store.Account(ctx, charge)
 	if err != nil {
 		return plain(err)
 	}
@@ -118,18 +120,11 @@ func (l *Limits) account(ctx context.Context, s *State) error {
 	return nil
 }
 
-func (l *Limits) peek(ctx context.Context, r *Rule, key, plan string) (limit.RuleDecision, error) {
-	d, err := operate.Peek(ctx, l.limiter, r.policy.alias, r.Name, key, plan)
-	return d, plain(err)
-}
-
-// plain returns the cause of an error of the limiter, whose own words are about requests.
+// plain returns the cause of an error of the store, whose own words are about requests.
 func plain(err error) error {
-	for _, outer := range []error{limit.ErrUndecided, core.ErrUnavailable} {
-		if joined, ok := err.(interface{ Unwrap() []error }); ok && errors.Is(err, outer) {
-			if causes := joined.Unwrap(); len(causes) == 2 && errors.Is(causes[0], outer) {
-				err = causes[1]
-			}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		if causes := joined.Unwrap(); len(causes) == 2 && errors.Is(causes[0], core.ErrUnavailable) {
+			return causes[1]
 		}
 	}
 	return err
@@ -144,5 +139,15 @@ func (r *Rule) Resettable() bool {
 
 // Reset makes the quota of a key full again, for all plans.
 func (l *Limits) Reset(ctx context.Context, r *Rule, key string) error {
-	return plain(operate.Reset(ctx, l.limiter, r.policy.alias, r.Name, key))
+	var charges []core.Charge
+	for _, plan := range r.plans() {
+		charge, _ := l.charge(r, key, plan)
+		charges = append(charges, charge)
+	}
+	for some := range slices.Chunk(charges, core.MaxCharges) {
+		if err := l.store.Reset(ctx, some); err != nil {
+			return plain(err)
+		}
+	}
+	return nil
 }
