@@ -80,17 +80,13 @@ type top struct {
 	question Question
 	answer   *Answer
 	unknown  map[Count]int
-}
-
-// A sight is a key in Redis of a known rule.
-type sight struct {
-	rule      *Rule
-	plan, key string
+	mu       sync.Mutex // of what add changes
 }
 
 // page looks at a page of keys.
-func (t *top) page(ctx context.Context, _ redis.Cmdable, names []string) error {
-	var known []sight
+func (t *top) page(ctx context.Context, _ redis.Cmdable, names []string) (failure error) {
+	var peeks sync.WaitGroup
+	slots := make(chan struct{}, concurrent)
 	for _, name := range names {
 		if strings.HasPrefix(name, t.options.Prefix+":control:") || name == t.options.Prefix+":sharers" {
 			continue // bans, overrides, pushed policies, the feed, and the list of processes
@@ -112,33 +108,24 @@ func (t *top) page(ctx context.Context, _ redis.Cmdable, names []string) error {
 		if matches := t.question.Matches; matches != nil && !matches(r.Policy, r.Name, n.Key) {
 			continue
 		}
-		known = append(known, sight{r, plan, n.Key})
-	}
-	t.answer.Known += len(known)
-	states := make([]State, len(known))
-	errs := make([]error, len(known))
-	var peeks sync.WaitGroup
-	slots := make(chan struct{}, concurrent)
-	for i, k := range known {
 		slots <- struct{}{}
 		peeks.Go(func() {
-			states[i], errs[i] = t.state(ctx, k.rule, k.key, k.plan)
+			s, err := t.state(ctx, r, n.Key, plan)
 			<-slots
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			switch {
+			case errors.Is(err, lua.ErrValue): // of this key alone
+				t.answer.Invalid++
+			case err != nil:
+				failure = err
+			default:
+				t.add(&s)
+			}
 		})
 	}
 	peeks.Wait()
-	for i, err := range errs {
-		switch {
-		case errors.Is(err, lua.ErrValue): // of this key: the others are told
-			t.answer.Known--
-			t.answer.Invalid++
-		case err != nil:
-			return err
-		default:
-			t.add(&states[i])
-		}
-	}
-	return nil
+	return failure
 }
 
 func (t *top) foreign(n lua.Name) {
@@ -157,8 +144,9 @@ func (t *top) uncounted(rule Count) {
 	t.unknown[rule]++
 }
 
-// add keeps a state if it is near its limit. It keeps few more than are listed.
+// add counts a state, and keeps it if it is near its limit. It keeps few more than are listed.
 func (t *top) add(s *State) {
+	t.answer.Known++
 	if !s.Refused && (s.Percent < t.question.At || s.Used == 0) {
 		return
 	}
