@@ -2,8 +2,12 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
+	"github.com/routelimit/limit/internal/redisfacts"
 )
 
 // checks lists all checks, in the order in which they are printed.
@@ -47,10 +51,15 @@ func (n *Node) setting(name, field string) (value, reason string) {
 	if v, ok := n.Info[field]; ok {
 		return v, ""
 	}
-	if n.ConfigErr != "" {
-		return "", "CONFIG GET: " + n.ConfigErr
+	return "", n.missing(name)
+}
+
+// missing says why a setting is.
+func (n *Node) missing(name string) string {
+	if n.ConfigErr != nil {
+		return fmt.Sprintf("CONFIG GET: %v", n.ConfigErr)
 	}
-	return "", "the server has no setting " + name
+	return "the server has no setting " + name
 }
 
 func (n *Node) info(field string) (int64, bool) {
@@ -59,16 +68,16 @@ func (n *Node) info(field string) (int64, bool) {
 }
 
 // noInfo says why a field of INFO is missing.
-func (n *Node) noInfo(field string) result {
-	if n.InfoErr != "" {
-		return skipped("INFO: %s", n.InfoErr)
+func (n *Node) noInfo(field string) Finding {
+	if n.InfoErr != nil {
+		return Skipped.because("INFO: %v", n.InfoErr)
 	}
-	return skipped("INFO has no field %s", field)
+	return Skipped.because("INFO has no field %s", field)
 }
 
 // set returns how to change a setting.
 func (n *Node) set(name, value string) []string {
-	if n.ConfigErr != "" {
+	if n.ConfigErr != nil {
 		return []string{"set " + name + " to " + value + " where the service is configured (this user may not run CONFIG)"}
 	}
 	return []string{"redis-cli CONFIG SET " + name + " " + value, "write " + name + " " + value + " in its configuration file as well, or run CONFIG REWRITE"}
@@ -77,13 +86,13 @@ func (n *Node) set(name, value string) []string {
 // replica reports whether the node is a replica, by its own word or another's.
 func (n *Node) replica() bool { return n.Replica || n.Info["role"] == "slave" }
 
-func connect(f *RedisFacts, n *Node) result {
+func connect(f *RedisFacts, n *Node) Finding {
 	switch {
 	case n.Err == "" && strings.Contains(n.Flags, "fail"):
 		return Fail.because("it answers, but the Cluster has it as %s", n.Flags).
 			change("check the network between the nodes: redis-cli CLUSTER NODES")
 	case n.Err == "":
-		return ok("answers")
+		return OK.because("answers")
 	case strings.Contains(n.Err, "WRONGPASS"), strings.Contains(n.Err, "NOAUTH"), strings.Contains(n.Err, "invalid password"):
 		return Fail.because("%s", n.Err).change("give its user and password: --redis redis://user:password@" + n.Addr)
 	case n.Replica:
@@ -92,9 +101,9 @@ func connect(f *RedisFacts, n *Node) result {
 	return Fail.because("%s", n.Err).change("start it, let this machine connect to " + n.Addr + ", or correct --redis")
 }
 
-func version(f *RedisFacts, n *Node) result {
+func version(f *RedisFacts, n *Node) Finding {
 	if v := n.Info["valkey_version"]; v != "" {
-		return ok("Valkey %s", v)
+		return OK.because("Valkey %s", v)
 	}
 	v := n.Info["redis_version"]
 	var major, minor int
@@ -104,10 +113,10 @@ func version(f *RedisFacts, n *Node) result {
 	case major < 6 || major == 6 && minor < 2:
 		return Fail.because("Redis %s", v).change("upgrade to Redis 6.2 or later, or to Valkey")
 	}
-	return ok("Redis %s", v)
+	return OK.because("Redis %s", v)
 }
 
-func role(f *RedisFacts, n *Node) result {
+func role(f *RedisFacts, n *Node) Finding {
 	switch r := n.Info["role"]; {
 	case r == "":
 		return n.noInfo("role")
@@ -118,14 +127,14 @@ func role(f *RedisFacts, n *Node) result {
 		}
 		return Fail.because("it is a replica").change("point the program at " + to)
 	case r == "slave":
-		return ok("replica")
+		return OK.because("replica")
 	case n.Replica:
 		return Warn.because("it was listed as a replica, and reports the role %s", r).change("a failover may be under way: run limitctl doctor again")
 	}
-	return ok("primary")
+	return OK.because("primary")
 }
 
-func cluster(f *RedisFacts, n *Node) result {
+func cluster(f *RedisFacts, n *Node) Finding {
 	mode, known := n.Info["cluster_enabled"]
 	switch {
 	case !known && n.ClusterInfo == nil:
@@ -137,9 +146,9 @@ func cluster(f *RedisFacts, n *Node) result {
 		return Fail.because("it is not a Cluster, and --cluster was given").
 			change("use redis.NewClient in the program, and run limitctl doctor without --cluster")
 	case !f.Cluster:
-		return ok("not a Cluster")
+		return OK.because("not a Cluster")
 	case n.ClusterInfo == nil:
-		return skipped("CLUSTER INFO: %s", n.ClusterErr)
+		return Skipped.because("CLUSTER INFO: %v", n.ClusterErr)
 	}
 	state, slots := n.ClusterInfo["cluster_state"], n.ClusterInfo["cluster_slots_ok"]
 	switch {
@@ -150,5 +159,70 @@ func cluster(f *RedisFacts, n *Node) result {
 		return Warn.because("%d slots are migrating: decisions on new keys there fail with TRYAGAIN until that ends", n.Migrating).
 			change("if no migration is running: redis-cli --cluster fix " + n.Addr)
 	}
-	return ok("cluster_state:ok, 16384 slots served")
+	return OK.because("cluster_state:ok, 16384 slots served")
+}
+
+// What the user of the program may do, and whether the server accepts it.
+
+func writable(f *RedisFacts, n *Node) Finding {
+	switch rights := &n.Rights; {
+	case rights.WriteErr != "":
+	case rights.Err != nil:
+		return Skipped.because("EVAL: %v", rights.Err)
+	case !rights.Writable:
+		return Skipped.because("this user may not run a command that shows it; see the check permissions")
+	default:
+		return OK.because("it accepts writes")
+	}
+	r := Fail.because("%s", n.Rights.WriteErr)
+	switch word, _, _ := strings.Cut(n.Rights.WriteErr, " "); word {
+	case "READONLY":
+		return r.change("point the program at the primary")
+	case "OOM":
+		return r.change("raise maxmemory, see the check memory")
+	case "MISCONF":
+		return r.change("see the check persistence: the disk fails, or is full")
+	case "NOREPLICAS":
+		return r.change("bring its replicas back, see the check replicas")
+	}
+	return r
+}
+
+func permissions(f *RedisFacts, n *Node) Finding {
+	if n.Rights.Err != nil {
+		return Skipped.because("EVAL: %v", n.Rights.Err)
+	}
+	refused := n.Rights.Refused()
+	for i, command := range refused {
+		refused[i] = fmt.Sprintf("%s (%s)", command, n.Rights.Of[command])
+	}
+	untried := slices.DeleteFunc(slices.Clone(redisfacts.Needed), func(command string) bool {
+		_, tried := n.Rights.Of[command]
+		return tried
+	})
+	user, name := userNames(n.User)
+	fix := redisfacts.Grant(name, f.Prefix)
+	switch {
+	case refused == nil:
+		found := user + " may run all that a decision needs"
+		if len(untried) > 0 {
+			found += "; not tried: " + strings.Join(untried, ", ")
+		}
+		return OK.because("%s", found)
+	case len(refused) == 1 && n.Rights.Of["INFO"] != "":
+		return Warn.because("%s may not run %s: a failover that loses the writes of the last second may go unnoticed", user, refused[0]).
+			change(fix)
+	}
+	return Fail.because("%s may not run %s", user, strings.Join(refused, ", ")).change(fix)
+}
+
+// userNames returns the name of a user in a sentence and in a command.
+func userNames(name string) (sentence, command string) {
+	switch {
+	case name == "":
+		return "this user", "<user>"
+	case !plainName(name):
+		return "user " + words.Quote(name), "<user>"
+	}
+	return "user " + words.Quote(name), name
 }

@@ -114,7 +114,7 @@ var rows = []struct {
 	{"cluster", inCluster("ok", "16000", 0), Fail, "16000 of 16384", "--cluster fix"},
 	{"cluster", inCluster("ok", "16384", 2), Warn, "2 slots are migrating", "--cluster fix"},
 	{"cluster", func(f *Facts, n *Node) {
-		f.Redis.Cluster, n.Info["cluster_enabled"], n.ClusterErr = true, "1", "NOPERM"
+		f.Redis.Cluster, n.Info["cluster_enabled"], n.ClusterErr = true, "1", errors.New("NOPERM")
 	}, Skipped, "NOPERM", ""},
 	{"cluster", noInfo, Skipped, "NOPERM", ""},
 
@@ -168,7 +168,7 @@ var rows = []struct {
 	{"clock", func(_ *Facts, n *Node) { n.Offset = 1002 * ms }, Warn, "1s ahead of this machine, ±1ms", "NTP"},
 	{"clock", func(_ *Facts, n *Node) { n.Offset = -1002 * ms }, Warn, "1s behind this machine", "NTP"},
 	{"clock", func(_ *Facts, n *Node) { n.Offset, n.Uncertainty = 1500*ms, 500*ms }, OK, "±500ms", ""},
-	{"clock", func(_ *Facts, n *Node) { n.TimeErr = "NOPERM" }, Skipped, "NOPERM", ""},
+	{"clock", func(_ *Facts, n *Node) { n.TimeErr = errors.New("NOPERM") }, Skipped, "NOPERM", ""},
 
 	{"connections", func(_ *Facts, n *Node) { n.Info["connected_clients"] = "800" }, Warn, "800 of 1000", "CONFIG SET maxclients 2000"},
 	{"connections", func(_ *Facts, n *Node) { n.Info["connected_clients"] = "950" }, Fail, "950", "PoolSize"},
@@ -181,9 +181,9 @@ var rows = []struct {
 
 	{"ping-latency", func(_ *Facts, n *Node) { n.Ping = append(n.Ping[:50-1:50-1], 100*ms) }, Warn, "p50 1ms, p99 100ms, of 50 calls", "run limitctl doctor where the program runs"},
 	{"ping-latency", func(_ *Facts, n *Node) { n.Ping = []time.Duration{5 * ms} }, Warn, "of 1 calls", "--latency"},
-	{"ping-latency", func(_ *Facts, n *Node) { n.Ping, n.PingErr = nil, "timeout" }, Skipped, "timeout", ""},
+	{"ping-latency", func(_ *Facts, n *Node) { n.Ping, n.PingErr = nil, errors.New("timeout") }, Skipped, "timeout", ""},
 	{"script-latency", func(_ *Facts, n *Node) { n.Script = append(n.Script[:50-1:50-1], time.Second) }, Fail, "p99 1s", "SLOWLOG"},
-	{"script-latency", func(_ *Facts, n *Node) { n.Script, n.ScriptErr = nil, "timeout" }, Skipped, "timeout", ""},
+	{"script-latency", func(_ *Facts, n *Node) { n.Script, n.ScriptErr = nil, errors.New("timeout") }, Skipped, "timeout", ""},
 
 	{"keys", func(f *Facts, _ *Node) {
 		add(f, Key{Name: lua.Key("limit", &core.Charge{Policy: "\x1b]", Rule: "r", Key: "k"}), Type: "string", TTL: 1, Size: 5000, First: 'c'})
@@ -228,8 +228,8 @@ var rows = []struct {
 	{"routes", func(f *Facts, _ *Node) { f.Web.Routes[0].Err = "timeout" }, Skipped, `"/" (timeout)`, ""},
 }
 
-func noInfo(_ *Facts, n *Node)   { n.Info, n.InfoErr = nil, "NOPERM info" }
-func noConfig(_ *Facts, n *Node) { n.Config, n.ConfigErr = nil, "NOPERM config" }
+func noInfo(_ *Facts, n *Node)   { n.Info, n.InfoErr = nil, errors.New("NOPERM info") }
+func noConfig(_ *Facts, n *Node) { n.Config, n.ConfigErr = nil, errors.New("NOPERM config") }
 func noScan(f *Facts, _ *Node)   { f.Redis.Keys = Keys{Err: "SCAN: NOPERM"} }
 func add(f *Facts, k Key)        { f.Redis.Keys.Found = append(f.Redis.Keys.Found, k) }
 

@@ -9,6 +9,8 @@ package doctor
 import (
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/routelimit/limit/internal/redisfacts"
 )
 
@@ -38,24 +40,26 @@ type Node struct {
 	Err     string // why it does not answer
 
 	Info      map[string]string // INFO
-	InfoErr   string
+	InfoErr   error
 	Config    map[string]string // CONFIG GET
-	ConfigErr string
+	ConfigErr error
 
 	ClusterInfo map[string]string // CLUSTER INFO
-	ClusterErr  string
+	ClusterErr  error
 	Migrating   int // slots that migrate from or to it
 
 	// Offset is how far its clock is ahead of that of this machine, give or take
 	// Uncertainty.
 	Offset, Uncertainty time.Duration
-	TimeErr             string
+	TimeErr             error
 
 	Ping, Script       []time.Duration // of calls, in order of size
-	PingErr, ScriptErr string
+	PingErr, ScriptErr error
 
 	User   string // empty if unknown
 	Rights redisfacts.Rights
+
+	client *redis.Client
 }
 
 // Keys are the keys that begin with the prefix, or some of them.
@@ -63,8 +67,6 @@ type Keys struct {
 	Err   string
 	More  bool // there may be more
 	Found []Key
-
-	prefix string
 }
 
 // A Key is a key of Redis.

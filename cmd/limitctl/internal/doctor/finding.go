@@ -49,77 +49,38 @@ func ExitCode(findings []Finding) int {
 // A check has one function, for each node, for all nodes or for the application.
 type check struct {
 	id, why string
-	node    func(*RedisFacts, *Node) result
+	node    func(*RedisFacts, *Node) Finding
 	primary bool // whether node is for primaries only
-	redis   func(*RedisFacts) result
-	web     func(*WebFacts) result
+	redis   func(*RedisFacts) Finding
+	web     func(*WebFacts) Finding
 }
 
-// A result is what a check found on one node, or on all. The zero result means that
-// the check does not apply.
-type result struct {
-	verdict Verdict
-	found   string
-	fix     []string
-}
-
-func ok(format string, args ...any) result {
-	return result{verdict: OK, found: fmt.Sprintf(format, args...)}
-}
-
-func skipped(format string, args ...any) result {
-	return result{verdict: Skipped, found: fmt.Sprintf(format, args...)}
-}
-
-func (v Verdict) because(format string, args ...any) result {
-	return result{verdict: v, found: fmt.Sprintf(format, args...)}
+// because returns a finding of a check, whose name and nodes Examine adds. The zero Finding means
+// that the check does not apply.
+func (v Verdict) because(format string, args ...any) Finding {
+	return Finding{Verdict: v, Found: fmt.Sprintf(format, args...)}
 }
 
 // change adds what to change. Examine completes "redis-cli" by the address.
-func (r result) change(fixes ...string) result {
-	r.fix = append(r.fix, fixes...)
-	return r
+func (f Finding) change(fixes ...string) Finding {
+	f.Fix = append(f.Fix, fixes...)
+	return f
 }
 
 // Examine runs all checks. Nodes with the same result share a finding.
-func Examine(facts Facts) []Finding {
-	var all []Finding
-	add := func(c check, r result, node string) {
-		if r.verdict == "" {
-			return
-		}
-		for i, fix := range r.fix {
-			r.fix[i] = complete(facts.Redis, fix, node)
-		}
-		last := slices.IndexFunc(all, func(f Finding) bool {
-			return f.Check == c.id && f.Verdict == r.verdict && f.Found == r.found
-		})
-		if last < 0 {
-			all = append(all, Finding{Check: c.id, Verdict: r.verdict, Found: r.found, Why: c.why})
-			last = len(all) - 1
-		}
-		f := &all[last]
-		if node != "" {
-			f.Nodes = append(f.Nodes, node)
-		}
-		for _, fix := range r.fix {
-			if !slices.Contains(f.Fix, fix) {
-				f.Fix = append(f.Fix, fix)
-			}
-		}
-	}
+func Examine(facts Facts) (all []Finding) {
 	for _, c := range checks {
 		switch {
 		case c.web != nil && facts.Web != nil:
-			add(c, c.web(facts.Web), "")
+			all = c.add(all, c.web(facts.Web), nil, "")
 		case facts.Redis == nil:
 		case c.redis != nil:
-			add(c, c.redis(facts.Redis), "")
+			all = c.add(all, c.redis(facts.Redis), facts.Redis, "")
 		case c.node != nil:
 			for i := range facts.Redis.Nodes {
 				n := &facts.Redis.Nodes[i]
 				if (n.Err == "" || c.id == "connect") && !(c.primary && n.replica()) {
-					add(c, c.node(facts.Redis, n), n.Addr)
+					all = c.add(all, c.node(facts.Redis, n), facts.Redis, n.Addr)
 				}
 			}
 		}
@@ -128,6 +89,29 @@ func Examine(facts Facts) []Finding {
 		slices.SortStableFunc(f.Fix, func(a, b string) int {
 			return cmp.Compare(isCommand(b), isCommand(a))
 		})
+	}
+	return all
+}
+
+// add adds what the check found on a node, if it applies, to the same finding on another one.
+func (c *check) add(all []Finding, found Finding, redis *RedisFacts, node string) []Finding {
+	if found.Verdict == "" {
+		return all
+	}
+	i := slices.IndexFunc(all, func(f Finding) bool {
+		return f.Check == c.id && f.Verdict == found.Verdict && f.Found == found.Found
+	})
+	if i < 0 {
+		i, all = len(all), append(all, Finding{Check: c.id, Verdict: found.Verdict, Found: found.Found, Why: c.why})
+	}
+	f := &all[i]
+	if node != "" {
+		f.Nodes = append(f.Nodes, node)
+	}
+	for _, fix := range found.Fix {
+		if fix = complete(redis, fix, node); !slices.Contains(f.Fix, fix) {
+			f.Fix = append(f.Fix, fix)
+		}
 	}
 	return all
 }
@@ -160,12 +144,12 @@ func Print(w io.Writer, findings []Finding) error {
 	count := make(map[Verdict]int)
 	nodes := make(map[string]bool)
 	for _, f := range findings {
+		count[f.Verdict]++
 		for _, n := range f.Nodes {
 			nodes[n] = true
 		}
 	}
 	for _, f := range findings {
-		count[f.Verdict]++
 		where := ""
 		if len(nodes) > 1 && len(f.Nodes) > 0 {
 			where = " [" + strings.Join(f.Nodes, ", ") + "]"

@@ -42,24 +42,22 @@ func Redis(ctx context.Context, o RedisOptions) (*RedisFacts, error) {
 	switch {
 	case errors.Is(err, redisclient.ErrNoSentinel):
 		nodes := []Node{{Addr: "Sentinel", Err: err.Error()}}
-		return &RedisFacts{Prefix: o.Prefix, Nodes: nodes, Keys: scan(ctx, nil, nodes, o)}, nil
+		return &RedisFacts{Prefix: o.Prefix, Nodes: nodes, Keys: scan(ctx, nodes, o)}, nil
 	case err != nil:
 		return nil, err
 	}
 	facts := &RedisFacts{Prefix: o.Prefix, TLS: base.TLSConfig != nil, DB: base.DB, Cluster: o.Cluster}
 	facts.Nodes = []Node{{Addr: base.Addr}}
-	seed := dial(base, base.Addr)
-	defer seed.Close()
-	examine(ctx, seed, o.Prefix, &facts.Nodes[0])
-	facts.Nodes = append(facts.Nodes, others(ctx, seed, &facts.Nodes[0], o.Cluster)...)
-	clients := []*redis.Client{seed}
-	for i := 1; i < len(facts.Nodes); i++ {
+	for i := 0; i < len(facts.Nodes); i++ {
 		client := dial(base, facts.Nodes[i].Addr)
 		defer client.Close()
-		clients = append(clients, client)
-		examine(ctx, client, o.Prefix, &facts.Nodes[i])
+		facts.Nodes[i].client = client
+		examine(ctx, o.Prefix, &facts.Nodes[i])
+		if i == 0 {
+			facts.Nodes = append(facts.Nodes, others(ctx, &facts.Nodes[0], o.Cluster)...)
+		}
 	}
-	facts.Keys = scan(ctx, clients, facts.Nodes, o)
+	facts.Keys = scan(ctx, facts.Nodes, o)
 	return facts, nil
 }
 
@@ -79,51 +77,43 @@ func dial(base *redis.Options, addr string) *redis.Client {
 }
 
 // examine fills in the facts of a node, within 30 s.
-func examine(ctx context.Context, client *redis.Client, prefix string, n *Node) {
+func examine(ctx context.Context, prefix string, n *Node) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
+	client := n.client
 	// A server that refuses a command to a user that it knows answers.
 	if err := client.Ping(ctx).Err(); err != nil && !redis.HasErrorPrefix(err, "NOPERM") && !redis.HasErrorPrefix(err, "ERR unknown command") {
 		n.Err = redisclient.Explain(err, "", false).Error()
 		return
 	}
-	if info, err := redisfacts.Info(ctx, client); err != nil {
-		n.InfoErr = err.Error()
-	} else {
-		n.Info = info
-	}
-	askConfig(ctx, client, n)
+	n.Info, n.InfoErr = redisfacts.Info(ctx, client)
+	askConfig(ctx, n)
 	if n.Info["cluster_enabled"] != "0" {
-		if text, err := client.ClusterInfo(ctx).Result(); err != nil {
-			n.ClusterErr = err.Error()
-		} else {
+		var text string
+		if text, n.ClusterErr = client.ClusterInfo(ctx).Result(); n.ClusterErr == nil {
 			n.ClusterInfo = redisfacts.Lines(text)
 		}
 	}
-	if _, offset, uncertainty, err := redisfacts.Clock(ctx, client); err != nil {
-		n.TimeErr = err.Error()
-	} else {
-		n.Offset, n.Uncertainty = offset, uncertainty
-	}
+	_, n.Offset, n.Uncertainty, n.TimeErr = redisfacts.Clock(ctx, client)
 	n.Ping, n.PingErr = measure(func() error { return client.Ping(ctx).Err() })
 	if !n.replica() {
-		askScript(ctx, client, prefix, n)
+		askScript(ctx, prefix, n)
 	}
 }
 
 // measure returns how long 50 calls take, sorted. It stops after five seconds, and at the
 // first error.
-func measure(call func() error) (took []time.Duration, problem string) {
+func measure(call func() error) (took []time.Duration, err error) {
 	begin := time.Now()
 	for len(took) < 50 && time.Since(begin) < 5*time.Second {
 		start := time.Now()
 		if err := call(); err != nil {
-			return nil, err.Error()
+			return nil, err
 		}
 		took = append(took, time.Since(start))
 	}
 	slices.Sort(took)
-	return took, ""
+	return took, nil
 }
 
 // settings lists the settings that checks use. Others are not read, since some are
@@ -131,10 +121,10 @@ func measure(call func() error) (took []time.Duration, problem string) {
 var settings = []string{"maxmemory", "maxmemory-policy", "save", "appendonly", "appendfsync", "stop-writes-on-bgsave-error",
 	"min-replicas-to-write", "min-replicas-max-lag", "maxclients", "timeout"}
 
-func askConfig(ctx context.Context, client *redis.Client, n *Node) {
+func askConfig(ctx context.Context, n *Node) {
 	replies := make([]*redis.MapStringStringCmd, len(settings))
 	// Each reply has its own error.
-	_, _ = client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, _ = n.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, name := range settings { // Redis 6.2 reads one at a time
 			replies[i] = p.ConfigGet(ctx, name)
 		}
@@ -143,25 +133,25 @@ func askConfig(ctx context.Context, client *redis.Client, n *Node) {
 	config := make(map[string]string)
 	for _, r := range replies {
 		if err := r.Err(); err != nil {
-			n.ConfigErr = err.Error()
+			n.ConfigErr = err
 			continue
 		}
 		maps.Copy(config, r.Val())
 	}
 	if len(config) > 0 {
-		n.Config, n.ConfigErr = config, ""
+		n.Config, n.ConfigErr = config, nil
 	}
 }
 
 // others returns the other nodes of a Cluster, or the replicas of a primary.
-func others(ctx context.Context, client *redis.Client, n *Node, cluster bool) []Node {
+func others(ctx context.Context, n *Node, cluster bool) []Node {
 	if n.Err != "" {
 		return nil
 	}
 	if cluster {
-		text, err := client.ClusterNodes(ctx).Result()
+		text, err := n.client.ClusterNodes(ctx).Result()
 		if err != nil {
-			n.ClusterErr = cmp.Or(n.ClusterErr, err.Error())
+			n.ClusterErr = cmp.Or(n.ClusterErr, err)
 			return nil
 		}
 		return clusterNodes(text, n)
@@ -212,12 +202,8 @@ func clusterNodes(text string, self *Node) []Node {
 
 func byAddr(a, b Node) int { return strings.Compare(a.Addr, b.Addr) }
 
-// The rule and the key that doctor decides on, always with a cost of 0.
-const (
-	ownPolicy = "limitctl doctor"
-	ownRule   = "doctor"
-	ownKey    = "doctor"
-)
+// ownPolicy is that of doctor's own decisions, always with a cost of 0.
+const ownPolicy = "limitctl doctor"
 
 // A tokenless client has a store read the token of its server, and not write it. It is a
 // [redis.Hook].
@@ -239,30 +225,33 @@ func (tokenless) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 
 // askScript runs the library's script as a program does, with a cost of 0, which
 // writes nothing. Then it asks what the user may do.
-func askScript(ctx context.Context, client *redis.Client, prefix string, n *Node) {
+func askScript(ctx context.Context, prefix string, n *Node) {
+	client := n.client
 	// The default Timeout would end the slow calls that are to be measured.
 	client.AddHook(tokenless{})
 	store := redisstore.New(client, &redisstore.Options{Prefix: prefix, Timeout: client.Options().ReadTimeout})
-	charges := []core.Charge{{Policy: ownPolicy, Rule: ownRule, Key: ownKey, Quota: core.Quota{Limit: 1, Window: time.Second.Microseconds()}}}
+	charges := []core.Charge{{Policy: ownPolicy, Rule: "doctor", Key: "doctor", Quota: core.Quota{Limit: 1, Window: time.Second.Microseconds()}}}
 	asks := []core.Ask{{Charges: charges}}
-	err := store.Take(ctx, asks)
-	for i := 1; redis.HasErrorPrefix(err, "MOVED"); i++ { // the slot is on another node
+	n.ScriptErr = store.Take(ctx, asks)
+	for i := 1; redis.HasErrorPrefix(n.ScriptErr, "MOVED"); i++ { // the slot is on another node
 		if i > 500 {
-			n.ScriptErr = "found no policy with a slot on this node"
-			n.Rights.Err = errors.New(n.ScriptErr)
+			n.ScriptErr = errors.New("found no policy with a slot on this node")
+			n.Rights.Err = n.ScriptErr
 			return
 		}
 		charges[0].Policy = fmt.Sprint(ownPolicy, " ", i)
-		err = store.Take(ctx, asks)
+		n.ScriptErr = store.Take(ctx, asks)
 	}
-	if err != nil {
-		n.ScriptErr = err.Error()
-	} else {
+	if n.ScriptErr == nil {
 		n.Script, n.ScriptErr = measure(func() error { return store.Take(ctx, asks) })
 	}
 	n.User, _ = client.Do(ctx, "ACL", "WHOAMI").Text() // which may be refused
 	n.Rights = redisfacts.Ask(ctx, client, lua.Key(prefix, &charges[0]))
-	if n.Rights.Of != nil && (n.InfoErr == "" || redisfacts.NoRight(n.InfoErr)) {
-		n.Rights.Of["INFO"] = n.InfoErr
+	switch {
+	case n.Rights.Of == nil:
+	case n.InfoErr == nil:
+		n.Rights.Of["INFO"] = ""
+	case redisfacts.NoRight(n.InfoErr.Error()):
+		n.Rights.Of["INFO"] = n.InfoErr.Error()
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
 
 // MaxRoutes is the largest number of routes that [Web] asks.
@@ -68,11 +70,10 @@ func Web(ctx context.Context, o WebOptions) (*WebFacts, error) {
 	defer client.CloseIdleConnections()
 	facts := &WebFacts{}
 	for _, t := range targets {
-		p := probe(ctx, client, t.method, t.url, "")
-		p.Route = t.route
+		p := t.probe(ctx, client, "")
 		probes = append(probes, p)
-		if (facts.Proxies == nil || proxies(facts).verdict == Skipped) && slices.ContainsFunc(slices.Collect(maps.Keys(p.Remaining)), byAddress) {
-			facts.Proxies = forge(ctx, client, t, p)
+		if (facts.Proxies == nil || proxies(facts).Verdict == Skipped) && slices.ContainsFunc(slices.Collect(maps.Keys(p.Remaining)), byAddress) {
+			facts.Proxies = t.forge(ctx, client, p)
 		}
 	}
 	facts.Err = probes[0].Err
@@ -80,31 +81,26 @@ func Web(ctx context.Context, o WebOptions) (*WebFacts, error) {
 		facts.Routes = probes
 	}
 	if facts.Proxies == nil { // no rule is by address
-		facts.Proxies = forge(ctx, client, targets[0], probes[0])
+		facts.Proxies = targets[0].forge(ctx, client, probes[0])
 	}
 	return facts, nil
 }
 
 // forge repeats a request whose response shows quotas, without and with a forged address.
-func forge(ctx context.Context, client *http.Client, t target, first Probe) []Probe {
+func (t target) forge(ctx context.Context, client *http.Client, first Probe) []Probe {
 	if len(first.Remaining) == 0 {
 		return []Probe{first}
 	}
-	return []Probe{first, probe(ctx, client, t.method, t.url, ""), probe(ctx, client, t.method, t.url, forgedAddress())}
-}
-
-// forgedAddress returns a random address in 198.18.0.0/15, which is reserved for
-// benchmarks.
-func forgedAddress() string {
 	var b [3]byte
 	rand.Read(b[:])
-	return fmt.Sprintf("198.%d.%d.%d", 18+b[0]&1, b[1], b[2])
+	reserved := fmt.Sprintf("198.%d.%d.%d", 18+b[0]&1, b[1], b[2]) // in 198.18.0.0/15, for benchmarks
+	return []Probe{first, t.probe(ctx, client, ""), t.probe(ctx, client, reserved)}
 }
 
-// probe sends a request. If forged is not empty, its headers claim that address.
-func probe(ctx context.Context, client *http.Client, method, url, forged string) Probe {
-	p := Probe{Sent: method + " " + url}
-	r, err := http.NewRequestWithContext(ctx, method, url, nil)
+// probe sends the request. If forged is not empty, its headers claim that address.
+func (t target) probe(ctx context.Context, client *http.Client, forged string) Probe {
+	p := Probe{Sent: t.method + " " + t.url, Route: t.route}
+	r, err := http.NewRequestWithContext(ctx, t.method, t.url, nil)
 	if err != nil {
 		p.Err = err.Error()
 		return p
@@ -147,4 +143,112 @@ func remaining(h http.Header) map[string]int64 {
 		m["X-RateLimit-Remaining"] = r
 	}
 	return m
+}
+
+// What an application shows from outside.
+
+func application(f *WebFacts) Finding {
+	if f.Err != "" {
+		return Fail.because("%s", f.Err).change("start the application, or correct --url")
+	}
+	return OK.because("answers")
+}
+
+// byAddress reports whether the name of a rule says that its key is the address, as
+// the default names "per-ip-1m" and "per-user-or-ip-1m" do.
+func byAddress(rule string) bool {
+	return slices.Contains(strings.Split(rule, "-"), "ip")
+}
+
+// proxies compares what remained before and after a request with a forged address.
+// A quota that begins anew was given to the forged address. A quota that falls on
+// proves the opposite only if its key is the address.
+func proxies(f *WebFacts) Finding {
+	if f.Err != "" {
+		return Skipped.because("the application does not answer")
+	}
+	if f.Proxies == nil {
+		return Finding{}
+	}
+	var sent []string
+	for _, p := range f.Proxies {
+		sent = append(sent, p.Sent)
+	}
+	about := " (sent: " + strings.Join(sent, "; ") + ")"
+	for _, p := range f.Proxies {
+		if p.Err != "" {
+			return Skipped.because("%s%s", p.Err, about)
+		}
+	}
+	if len(f.Proxies) != 3 {
+		return Skipped.because("three responses with RateLimit headers are needed%s", about)
+	}
+	first, second, forged := f.Proxies[0].Remaining, f.Proxies[1].Remaining, f.Proxies[2].Remaining
+	if len(first) == 0 {
+		return Skipped.because("no RateLimit headers to compare%s", about)
+	}
+	refusedBefore := f.Proxies[1].Status == http.StatusTooManyRequests
+	refusedForged := f.Proxies[2].Status == http.StatusTooManyRequests
+	same, fresh, unclear, others := "", "", "", ""
+	for rule, a := range first {
+		b, inSecond := second[rule]
+		c, inForged := forged[rule]
+		switch {
+		case !inSecond || !inForged:
+			unclear = pick(unclear, rule, a, b, c)
+		case b < a && c >= a, b == 0 && refusedBefore && !refusedForged:
+			fresh = pick(fresh, rule, a, b, c)
+		case !byAddress(rule):
+			others = pick(others, rule, a, b, c)
+		case b < a && c < b, b == 0 && c == 0 && refusedForged:
+			same = pick(same, rule, a, b, c)
+		case b == c && refusedForged: // another rule refused, so this one was not charged
+		default:
+			unclear = pick(unclear, rule, a, b, c)
+		}
+	}
+	switch {
+	case fresh != "":
+		return Fail.because("a forged address was given a new quota: remaining of %s%s", fresh, about).
+			change("name only the proxies in front in limit.Options.Proxies (Trusted), and let the nearest one overwrite what clients send",
+				"if this machine is itself one of the trusted proxies, run limitctl doctor from a machine that is not")
+	case same != "" && unclear == "":
+		return OK.because("a forged address was given no new quota: remaining of %s%s", same, about)
+	case unclear != "":
+		return Skipped.because("what remained is inconclusive (refilled, or used by other requests meanwhile): %s%s", unclear, about)
+	}
+	return Skipped.because("no rule by address, such as \"per-ip-1m\", to show it: name a route with one by --route; remaining of %s%s", others, about)
+}
+
+// pick keeps the first rule by name, so that findings do not depend on the
+// order of a map.
+func pick(old, rule string, remaining ...int64) string {
+	text := words.Quote(rule) + " was " + strings.Trim(strings.ReplaceAll(fmt.Sprint(remaining), " ", ", "), "[]")
+	if old == "" || text < old {
+		return text
+	}
+	return old
+}
+
+func routes(f *WebFacts) Finding {
+	if len(f.Routes) == 0 {
+		return Finding{}
+	}
+	var bare, failed []string
+	for _, p := range f.Routes {
+		switch {
+		case p.Err != "":
+			failed = append(failed, words.Quote(p.Route)+" ("+p.Err+")")
+		case len(p.Remaining) == 0:
+			bare = append(bare, fmt.Sprintf("%s (%d)", words.Quote(p.Route), p.Status))
+		}
+	}
+	switch {
+	case bare != nil:
+		return Warn.because("no RateLimit headers on %s", strings.Join(bare, ", ")).
+			change("add rules, such as limit.PerIP(time.Second, 10); rules with limit.NoHeaders do not show")
+	case failed != nil:
+		return Skipped.because("no response from %s", strings.Join(failed, ", "))
+	}
+	return OK.because("RateLimit headers on %s", words.Count(int64(len(f.Routes)), "route"))
 }

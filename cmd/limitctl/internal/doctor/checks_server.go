@@ -1,25 +1,27 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/internal/redisfacts"
 )
 
-// Whether memory, disk and replicas keep the quotas.
+// Whether memory, disk and replicas keep the quotas, and the server has room and time for decisions.
 
-func eviction(f *RedisFacts, n *Node) result {
+func eviction(f *RedisFacts, n *Node) Finding {
 	policy, reason := n.setting("maxmemory-policy", "maxmemory_policy")
 	if policy == "" {
-		return skipped("%s", reason)
+		return Skipped.because("%s", reason)
 	}
 	most, _ := n.setting("maxmemory", "maxmemory")
 	evicts, would := redisfacts.Eviction(policy, most)
 	if !would {
-		return ok("maxmemory-policy noeviction")
+		return OK.because("maxmemory-policy noeviction")
 	}
 	found := "maxmemory-policy " + policy
 	if strings.HasPrefix(policy, "volatile-") {
@@ -42,7 +44,7 @@ const (
 	least  = 95
 )
 
-func memory(f *RedisFacts, n *Node) result {
+func memory(f *RedisFacts, n *Node) Finding {
 	used, known := n.info("used_memory")
 	if !known {
 		return n.noInfo("used_memory")
@@ -50,13 +52,13 @@ func memory(f *RedisFacts, n *Node) result {
 	text, reason := n.setting("maxmemory", "maxmemory")
 	most, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return skipped("%s", reason)
+		return Skipped.because("%s", reason)
 	}
 	of := "maxmemory"
 	if most <= 0 {
 		of = "the machine's memory, since maxmemory is not set"
 		if most, known = n.info("total_system_memory"); !known || most <= 0 {
-			return ok("%s used, maxmemory is not set", words.Size(used))
+			return OK.because("%s used, maxmemory is not set", words.Size(used))
 		}
 	}
 	share := used * 100 / most
@@ -68,17 +70,17 @@ func memory(f *RedisFacts, n *Node) result {
 	return judgeShare(share, found, fix)
 }
 
-func judgeShare(share int64, found string, fix []string) result {
+func judgeShare(share int64, found string, fix []string) Finding {
 	switch {
 	case share >= least:
 		return Fail.because("%s", found).change(fix...)
 	case share >= little:
 		return Warn.because("%s", found).change(fix...)
 	}
-	return ok("%s", found)
+	return OK.because("%s", found)
 }
 
-func persistence(f *RedisFacts, n *Node) result {
+func persistence(f *RedisFacts, n *Node) Finding {
 	failed := ""
 	switch {
 	case n.Info["aof_enabled"] == "1" && n.Info["aof_last_write_status"] == "err":
@@ -90,33 +92,29 @@ func persistence(f *RedisFacts, n *Node) result {
 		return Fail.because("the last %s failed: writes are refused", failed).
 			change("check the disk of the server: free space, and rights on its directory")
 	}
-	aof := n.Config["appendonly"]
-	switch n.Info["aof_enabled"] {
-	case "1":
-		aof = "yes"
-	case "0":
-		aof = "no"
-	}
+	aof := cmp.Or(map[string]string{"1": "yes", "0": "no"}[n.Info["aof_enabled"]], n.Config["appendonly"])
 	save, known := n.Config["save"]
 	switch {
 	case aof == "yes":
 		switch n.Config["appendfsync"] {
 		case "always":
-			return ok("append-only file, appendfsync always: a crash loses nothing")
+			return OK.because("append-only file, appendfsync always: a crash loses nothing")
 		case "no":
-			return ok("append-only file, appendfsync no: a crash of the machine loses up to about 30 s")
+			return OK.because("append-only file, appendfsync no: a crash of the machine loses up to about 30 s")
 		}
-		return ok("append-only file: a crash loses about a second")
-	case aof == "" || !known:
-		return skipped("CONFIG GET: %s", n.ConfigErr)
+		return OK.because("append-only file: a crash loses about a second")
+	case aof == "":
+		return Skipped.because("%s", n.missing("appendonly"))
+	case !known:
+		return Skipped.because("%s", n.missing("save"))
 	case save != "":
-		return ok("snapshots (save %s): a crash loses what was taken since the last one", save)
+		return OK.because("snapshots (save %s): a crash loses what was taken since the last one", save)
 	}
 	return Warn.because("neither snapshots nor an append-only file: a restart resets every quota").
 		change(n.set("appendonly", "yes")...)
 }
 
-func replicas(f *RedisFacts, n *Node) result {
+func replicas(f *RedisFacts, n *Node) Finding {
 	count, known := n.info("connected_slaves")
 	if !known {
 		return n.noInfo("connected_slaves")
@@ -126,11 +124,11 @@ func replicas(f *RedisFacts, n *Node) result {
 			return Warn.because("no replica: when this node fails, the policies of its slots fall back to local limits").
 				change("redis-cli --cluster add-node <address of a new node> " + n.Addr + " --cluster-slave")
 		}
-		return ok("no replicas, so no failover")
+		return OK.because("no replicas, so no failover")
 	}
 	least, reason := n.setting("min-replicas-to-write", "")
 	if least == "" {
-		return skipped("%s, %s", words.Count(count, "replica"), reason)
+		return Skipped.because("%s, %s", words.Count(count, "replica"), reason)
 	}
 	lag := n.Config["min-replicas-max-lag"]
 	if want, _ := strconv.ParseInt(least, 10, 64); want > 0 && lag != "0" {
@@ -138,7 +136,7 @@ func replicas(f *RedisFacts, n *Node) result {
 			return Fail.because("%d of the %d replicas that min-replicas-to-write requires are in sync: decisions fail with NOREPLICAS", good, want).
 				change("bring the replicas back, or lower min-replicas-to-write")
 		}
-		return ok("%s; a primary without %s within %s s refuses writes", words.Count(count, "replica"), least, lag)
+		return OK.because("%s; a primary without %s within %s s refuses writes", words.Count(count, "replica"), least, lag)
 	}
 	return Warn.because("%s; a primary that is cut off from them goes on deciding, and a failover loses that", words.Count(count, "replica")).
 		change("redis-cli CONFIG SET min-replicas-to-write 1", "redis-cli CONFIG SET min-replicas-max-lag 10",
@@ -155,9 +153,9 @@ func fields(text string) map[string]string {
 	return m
 }
 
-func clock(f *RedisFacts, n *Node) result {
-	if n.TimeErr != "" {
-		return skipped("TIME: %s", n.TimeErr)
+func clock(f *RedisFacts, n *Node) Finding {
+	if n.TimeErr != nil {
+		return Skipped.because("TIME: %v", n.TimeErr)
 	}
 	word := "ahead of"
 	off := n.Offset
@@ -168,5 +166,76 @@ func clock(f *RedisFacts, n *Node) result {
 	if off-n.Uncertainty > redisfacts.MaxOffset {
 		return Warn.because("%s", found).change("start NTP on the server (timedatectl set-ntp true), and check the clock of this machine")
 	}
-	return ok("within %s of this machine's: %s", words.Duration(redisfacts.MaxOffset), found)
+	return OK.because("within %s of this machine's: %s", words.Duration(redisfacts.MaxOffset), found)
 }
+
+func connections(f *RedisFacts, n *Node) Finding {
+	used, known := n.info("connected_clients")
+	if !known {
+		return n.noInfo("connected_clients")
+	}
+	text, reason := n.setting("maxclients", "maxclients")
+	most, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || most <= 0 {
+		return Skipped.because("%s", reason)
+	}
+	found := fmt.Sprintf("%d of %d connections", used, most)
+	fix := append([]string{"lower PoolSize in redis.Options: the pools of all instances must fit"}, n.set("maxclients", strconv.FormatInt(2*most, 10))...)
+	return judgeShare(used*100/most, found, fix)
+}
+
+// poolIdle is how long go-redis keeps an idle connection by default.
+const poolIdle = 30 * time.Minute
+
+func idleTimeout(f *RedisFacts, n *Node) Finding {
+	text, reason := n.setting("timeout", "")
+	seconds, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		return Skipped.because("%s", reason)
+	}
+	idle := time.Duration(seconds) * time.Second
+	switch {
+	case idle == 0:
+		return OK.because("timeout 0: idle connections stay open")
+	case idle <= poolIdle:
+		return Warn.because("timeout %d: the server closes idle connections that go-redis keeps for %s", seconds, poolIdle).
+			change(append(n.set("timeout", "0"), fmt.Sprintf("or ConnMaxIdleTime: %s in redis.Options", idle/2))...)
+	}
+	return OK.because("timeout %d s, longer than go-redis keeps idle connections", seconds)
+}
+
+// percentile returns the duration that p percent of sorted calls do not exceed.
+func percentile(sorted []time.Duration, p int) time.Duration {
+	return sorted[(len(sorted)*p+99)/100-1]
+}
+
+// Latencies that add to those of requests.
+const (
+	slowUsual  = 5 * time.Millisecond
+	slowSeldom = 100 * time.Millisecond
+	hopeless   = time.Second // ten times the default Timeout of a store
+)
+
+func latency(calls []time.Duration, call string, err error) Finding {
+	if len(calls) == 0 {
+		return Skipped.because("%s%v", call, err)
+	}
+	p50, p99 := percentile(calls, 50), percentile(calls, 99)
+	verdict := OK
+	switch {
+	case p99 >= hopeless:
+		verdict = Fail
+	case p50 >= slowUsual || p99 >= slowSeldom:
+		verdict = Warn
+	}
+	found := verdict.because("p50 %s, p99 %s, of %d calls from this machine", words.Duration(p50), words.Duration(p99), len(calls))
+	if verdict != OK {
+		return found.change("run limitctl doctor where the program runs; if it is slow there too, move Redis closer, and see SLOWLOG GET and the check memory",
+			"redis-cli --latency")
+	}
+	return found
+}
+
+func pingLatency(f *RedisFacts, n *Node) Finding { return latency(n.Ping, "PING: ", n.PingErr) }
+
+func scriptLatency(f *RedisFacts, n *Node) Finding { return latency(n.Script, "", n.ScriptErr) }
