@@ -56,7 +56,7 @@ change was not confirmed, and 3 for wrong arguments.`,
 			if strings.HasSuffix(strings.TrimSuffix(entry, `"`), "*") && !c.ends {
 				fmt.Fprintln(cmd.ErrOrStderr(), "The star is a part of the entry: bans have no patterns.")
 			}
-			s, err := c.connect(cmd.Context())
+			s, err := c.connect()
 			if err != nil {
 				return err
 			}

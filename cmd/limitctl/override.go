@@ -54,11 +54,14 @@ Redis failed, 2 if the change was not confirmed, and 3 for wrong arguments.`,
 				return err
 			}
 			if c.list {
-				s, err := c.connect(cmd.Context())
+				s, err := c.connect()
 				if err != nil {
 					return err
 				}
 				defer s.end()
+				if err := s.readOverrides(cmd.Context()); err != nil {
+					return err
+				}
 				return printList(cmd, "overrides", shownOverrides(s.overrides.List()), c.json)
 			}
 			s, err := c.open(cmd, false)

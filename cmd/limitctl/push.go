@@ -19,31 +19,9 @@ import (
 	"github.com/routelimit/limit/ops/policyfile"
 )
 
-// shared are the flags of commands about pushed files.
-type shared struct {
-	connection
-	name, by string
-}
-
-func (s *shared) flags(cmd *cobra.Command, by bool) {
-	s.connection.flags(cmd, "control.Options.Prefix of the programs")
-	if by {
-		cmd.Flags().StringVar(&s.name, "name", "policies", "policyfile.Options.Name of the programs")
-		cmd.Flags().StringVar(&s.by, "by", os.Getenv("USER"), "who changes the policies, for the history")
-	}
-}
-
-// open returns the documents of a Redis.
-func (s *shared) open() (*control.Control, func() error, error) {
-	client, err := s.dial()
-	if err != nil {
-		return nil, nil, err
-	}
-	return control.New(client, &control.Options{Prefix: s.prefix, Log: quiet}), client.Close, nil
-}
-
 func newPushCommand() *cobra.Command {
-	var s shared
+	var at connection
+	var name, by string
 	var expires time.Duration
 	var withdraw, yes bool
 	cmd := &cobra.Command{
@@ -66,50 +44,52 @@ confirmed, and 3 for wrong arguments.`,
 				return usageError{errors.New("name one file, or write --withdraw and none")}
 			}
 			switch {
-			case s.by == "":
+			case by == "":
 				return usageError{errors.New(`--by "": write who changes the policies`)}
 			case expires < 0:
 				return usageError{fmt.Errorf("--for %v: write how long the file is in force, or 0 until it is withdrawn", expires)}
 			}
-			c, done, err := s.open()
+			s, err := at.session(at.prefix)
 			if err != nil {
 				return err
 			}
-			defer done()
+			defer s.end()
 			if withdraw {
-				if err := confirm(cmd, yes, "This withdraws %q: the programs return to their own files.\n", s.name); err != nil {
+				if err := confirm(cmd, yes, "This withdraws %q: the programs return to their own files.\n", name); err != nil {
 					return err
 				}
-				was, err := policyfile.Withdraw(cmd.Context(), c, s.name, s.by)
+				was, err := policyfile.Withdraw(cmd.Context(), s.control, name, by)
 				switch {
 				case err != nil:
 					return err
 				case !was:
-					return fmt.Errorf("nothing is pushed as %q", s.name)
+					return fmt.Errorf("nothing is pushed as %q", name)
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "withdrawn: %q\n", s.name)
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "withdrawn: %q\n", name)
 				return err
 			}
 			f, err := policyfile.Read(args[0])
 			if err != nil {
 				return err
 			}
-			earlier, unread := policyfile.Pushed(cmd.Context(), c) // which may fail though the push does not
-			lifts(cmd.ErrOrStderr(), f, earlier[s.name])
-			if err := confirm(cmd, yes, "This pushes %s as %q, in place of the programs' own files.\n", words.Printable(args[0]), s.name); err != nil {
+			earlier, unread := policyfile.Pushed(cmd.Context(), s.control) // which may fail though the push does not
+			lifts(cmd.ErrOrStderr(), f, earlier[name])
+			if err := confirm(cmd, yes, "This pushes %s as %q, in place of the programs' own files.\n", words.Printable(args[0]), name); err != nil {
 				return err
 			}
-			if err := policyfile.Push(cmd.Context(), c, s.name, f, expires, s.by); err != nil {
+			if err := policyfile.Push(cmd.Context(), s.control, name, f, expires, by); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "pushed: %q%s\n", s.name, pushed(cmd.Context(), c, &s))
-			if unread != nil && earlier[s.name] == nil {
+			fmt.Fprintf(cmd.OutOrStdout(), "pushed: %q%s\n", name, pushed(cmd.Context(), s.control, name, by))
+			if unread != nil && earlier[name] == nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "not compared with the file pushed before, so limits may be lifted: %s\n", words.Lines(unread.Error()))
 			}
 			return nil
 		},
 	}
-	s.flags(cmd, true)
+	at.flags(cmd, "control.Options.Prefix of the programs")
+	cmd.Flags().StringVar(&name, "name", "policies", "policyfile.Options.Name of the programs")
+	cmd.Flags().StringVar(&by, "by", os.Getenv("USER"), "who changes the policies, for the history")
 	cmd.Flags().DurationVar(&expires, "for", 0, "how long the file is in force; 0 until it is withdrawn")
 	cmd.Flags().BoolVar(&withdraw, "withdraw", false, "end what is pushed")
 	yesFlag(cmd, &yes)
@@ -117,10 +97,10 @@ confirmed, and 3 for wrong arguments.`,
 }
 
 // pushed describes what has just been pushed, as the history does.
-func pushed(ctx context.Context, c *control.Control, s *shared) string {
+func pushed(ctx context.Context, c *control.Control, name, by string) string {
 	changes, _ := policyfile.History(ctx, c) // which may be refused though the push was not
 	for _, change := range changes {
-		if change.Name == s.name && change.By == s.by && !change.Deleted {
+		if change.Name == name && change.By == by && !change.Deleted {
 			return ", " + change.Note + ", " + until(change, "withdrawn")
 		}
 	}
@@ -136,7 +116,7 @@ func until(change control.Change, ended string) string {
 }
 
 func newHistoryCommand() *cobra.Command {
-	var s shared
+	var at connection
 	cmd := &cobra.Command{
 		Use:   "history",
 		Short: "List who changed pushed policy files, bans and overrides, and when",
@@ -147,12 +127,12 @@ code is 0, 1 if Redis cannot be read, and 3 for wrong arguments.`,
 		Args:    noArgs,
 		Example: "  limitctl history --redis redis://127.0.0.1:6379",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, done, err := s.open()
+			s, err := at.session(at.prefix)
 			if err != nil {
 				return err
 			}
-			defer done()
-			changes, err := history(cmd.Context(), c)
+			defer s.end()
+			changes, err := history(cmd.Context(), s.control)
 			if err != nil {
 				return err
 			}
@@ -164,7 +144,7 @@ code is 0, 1 if Redis cannot be read, and 3 for wrong arguments.`,
 			return w.Flush()
 		},
 	}
-	s.flags(cmd, false)
+	at.flags(cmd, "control.Options.Prefix of the programs")
 	return cmd
 }
 

@@ -99,34 +99,34 @@ type session struct {
 	limits    *live.Limits
 	prefix    string // of keys
 	source    string // of the rules; "" if there are none
-	end       func()
 }
 
 // quiet is the log of packages whose messages are for programs.
 var quiet = slog.New(slog.DiscardHandler)
 
-// connect opens the Redis, without rules.
-func (d *deployment) connect(ctx context.Context) (*session, error) {
-	if err := redisclient.CheckPrefix("--control-prefix", d.controlPrefix); err != nil {
-		return nil, usageError{err}
-	}
-	client, err := d.dial()
+// session opens a Redis, whose documents of package control have a prefix, and has not connected yet.
+func (c *connection) session(controlPrefix string) (*session, error) {
+	client, err := c.dial()
 	if err != nil {
 		return nil, err
 	}
-	s := &session{client: client, prefix: cmp.Or(d.prefix, "limit"), end: func() { client.Close() }}
-	s.control = control.New(client, &control.Options{Prefix: cmp.Or(d.controlPrefix, d.prefix), Log: quiet})
-	if s.overrides, err = overrides.Read(ctx, s.control, &overrides.Options{Log: quiet}); err != nil {
-		s.end()
-		return nil, err
-	}
-	return s, nil
+	return &session{client: client, control: control.New(client, &control.Options{Prefix: controlPrefix, Log: quiet})}, nil
 }
 
-// open opens the Redis, and finds the rules. hashed says that keys are the names in
-// Redis, which a Secret has already made hashes.
+func (s *session) end() { s.client.Close() }
+
+// connect opens the Redis, without rules.
+func (d *deployment) connect() (*session, error) {
+	if err := redisclient.CheckPrefix("--control-prefix", d.controlPrefix); err != nil {
+		return nil, usageError{err}
+	}
+	return d.session(cmp.Or(d.controlPrefix, d.prefix))
+}
+
+// open opens the Redis, and finds the overrides and the rules. hashed says that keys are the
+// names in Redis, which a Secret has already made hashes.
 func (d *deployment) open(cmd *cobra.Command, hashed bool) (*session, error) {
-	policies, source, err := d.read(cmd)
+	policies, source, err := d.read()
 	if err != nil {
 		return nil, err
 	}
@@ -136,27 +136,29 @@ func (d *deployment) open(cmd *cobra.Command, hashed bool) (*session, error) {
 			return nil, usageError{fmt.Errorf("--secret-env %s: the variable is not set, or empty: set it to the Secret of the programs", d.secret)}
 		}
 	}
-	s, err := d.connect(cmd.Context())
+	s, err := d.connect()
 	if err != nil {
 		return nil, err
 	}
-	if policies == nil {
-		if policies, source, err = d.pushed(cmd.Context(), s.control); err != nil {
-			s.end()
-			return nil, err
+	err = s.readOverrides(cmd.Context())
+	if err == nil && policies == nil {
+		policies, source, err = d.pushed(cmd.Context(), s.control)
+	}
+	if err == nil {
+		o.Override, s.prefix, s.source = s.overrides.Limit, o.Prefix, source
+		if s.limits, err = live.New(s.client, policies, o); err != nil {
+			err = usageError{err}
 		}
 	}
-	o.Override = s.overrides.Limit
-	if s.limits, err = live.New(s.client, policies, o); err != nil {
+	if err != nil {
 		s.end()
-		return nil, usageError{err}
+		return nil, err
 	}
-	s.source = source
 	return s, nil
 }
 
 // read returns the policies that flags name; nil if there are none.
-func (d *deployment) read(cmd *cobra.Command) (policies []live.Policy, source string, err error) {
+func (d *deployment) read() (policies []live.Policy, source string, err error) {
 	var sources []string
 	if d.file != "" {
 		f, err := policyfile.Read(d.file)
@@ -204,6 +206,11 @@ func (d *deployment) pushed(ctx context.Context, c *control.Control) ([]live.Pol
 			d.name, strings.Join(slices.Sorted(maps.Keys(files)), " or --name "))}
 	}
 	return nil, "", nil
+}
+
+func (s *session) readOverrides(ctx context.Context) (err error) {
+	s.overrides, err = overrides.Read(ctx, s.control, &overrides.Options{Log: quiet})
+	return err
 }
 
 func (s *session) bans(ctx context.Context) (*access.Bans, error) {

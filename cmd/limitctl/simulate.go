@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"os"
 	"slices"
 
-	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
 	"github.com/routelimit/limit"
@@ -72,7 +72,6 @@ wrong arguments.`,
 			return s.run(cmd, args)
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	f := cmd.Flags()
 	f.StringVar(&s.policy, "file", "", "a policy `file`")
 	f.StringVar(&s.rules, "rules", "", "`rules` for all requests instead of a file, such as \"100/1m per ip\"")
@@ -120,8 +119,7 @@ func (s *simulation) check(logs []string) error {
 }
 
 func (s *simulation) run(cmd *cobra.Command, logs []string) error {
-	err := s.check(logs)
-	if err != nil {
+	if err := s.check(logs); err != nil {
 		return usageError{err}
 	}
 	reading := new(accesslog.Options)
@@ -136,6 +134,7 @@ func (s *simulation) run(cmd *cobra.Command, logs []string) error {
 		reading.Stdin = interruptible(cmd.Context(), from)
 	}
 	if s.format != "" {
+		var err error
 		if reading.Format, err = accesslog.ParseFormat(s.format); err != nil {
 			return usageError{err}
 		}
@@ -150,8 +149,8 @@ func (s *simulation) run(cmd *cobra.Command, logs []string) error {
 	}
 	defer log.Close()
 	bar := io.Discard
-	if out, ok := cmd.ErrOrStderr().(*os.File); ok && !s.json && isatty.IsTerminal(out.Fd()) {
-		bar = out
+	if !s.json && isTerminal(cmd.ErrOrStderr()) {
+		bar = cmd.ErrOrStderr()
 	}
 	options.Progress = func(lines int64) { fmt.Fprintf(bar, "\r%s lines read", words.Number(lines)) }
 	options.Again = func() (replay.Source, error) {
@@ -223,14 +222,13 @@ func readPolicy(path string, o *replay.Options, notes *[]string) error {
 	}
 	policies := f.Policies()
 	for _, p := range policies {
-		if len(p.Routes) == 0 && !replayedWith(policies, p.Name) {
-			*notes = append(*notes, fmt.Sprintf("policy %q of %s has no routes, since code attaches it: it is not replayed; to see what it would do, write its routes into a copy of the file", p.Name, path))
-			continue
+		switch {
+		case len(p.Routes) > 0:
+			o.Policies = append(o.Policies, replay.Policy{Name: p.Name, Routes: p.Routes, Rules: p.Rules})
+		case !replayedWith(policies, p.Name):
+			*notes = append(*notes, fmt.Sprintf("policy %q of %s has no routes, since code attaches it: it is not replayed; "+
+				"to see what it would do, write its routes into a copy of the file", p.Name, path))
 		}
-		if len(p.Routes) == 0 {
-			continue
-		}
-		o.Policies = append(o.Policies, replay.Policy{Name: p.Name, Routes: p.Routes, Rules: p.Rules})
 	}
 	if len(o.Policies) == 0 {
 		*notes = append(*notes, fmt.Sprintf("%s has no policy with routes, and so refuses nothing", path))
@@ -254,10 +252,7 @@ func replayedWith(policies []policyfile.Policy, name string) bool {
 
 // write prints the report.
 func (s *simulation) write(cmd *cobra.Command, result *replay.Result, stopped error) error {
-	r := &report.Report{Result: result, Policy: s.policy, Compare: s.compare, Top: s.top, Share: s.share / 100}
-	if s.rules != "" {
-		r.Policy = s.rules
-	}
+	r := &report.Report{Result: result, Policy: cmp.Or(s.rules, s.policy), Compare: s.compare, Top: s.top, Share: s.share / 100}
 	if stopped != nil {
 		r.Stopped = stopped.Error()
 		if errors.Is(stopped, context.Canceled) {
@@ -273,4 +268,49 @@ func (s *simulation) write(cmd *cobra.Command, result *replay.Result, stopped er
 		fit = report.Terminal
 	}
 	return r.Text(cmd.OutOrStdout(), fit)
+}
+
+// A spool is a copy of what is read, to read it again. If it cannot be written, there is none.
+type spool struct {
+	file *os.File
+	err  error // the first one
+}
+
+// Write implements [io.Writer]. It never fails, so that what is read is not cut short.
+func (s *spool) Write(p []byte) (int, error) {
+	if s.err == nil {
+		_, s.err = s.file.Write(p)
+	}
+	return len(p), nil
+}
+
+// again returns the copy, or nil if there is none.
+func (s *spool) again() io.Reader {
+	if s.err == nil {
+		_, s.err = s.file.Seek(0, io.SeekStart)
+	}
+	if s.err != nil {
+		return nil
+	}
+	return s.file
+}
+
+func (s *spool) remove() {
+	if s.file != nil {
+		s.file.Close()
+		os.Remove(s.file.Name())
+	}
+}
+
+// interruptible returns an input that ends with a context, although a read of it may wait
+// forever: from a terminal, or a pipe whose writer is silent. What was read until then is
+// decided.
+func interruptible(ctx context.Context, from io.Reader) io.Reader {
+	read, write := io.Pipe()
+	go func() {
+		_, err := io.Copy(write, from)
+		write.CloseWithError(err)
+	}()
+	context.AfterFunc(ctx, func() { write.Close() })
+	return read
 }
