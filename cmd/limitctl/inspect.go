@@ -39,11 +39,11 @@ for wrong arguments.`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return d.found(cmd, func(s *session, f *finding) error {
+			return d.found(cmd, func(_ *session, f *finding) error {
 				if d.json {
 					return words.WriteJSON(cmd.OutOrStdout(), f, true)
 				}
-				return f.print(cmd.OutOrStdout(), s)
+				return f.print(cmd.OutOrStdout())
 			})
 		},
 	}
@@ -126,28 +126,27 @@ func (s *session) find(cmd *cobra.Command, of *subject) (*finding, error) {
 // look adds the states of the key in a rule. Of a rule that was named, it adds a state that
 // has used nothing too.
 func (s *session) look(cmd *cobra.Command, f *finding, r *live.Rule, named bool) error {
-	keys := r.Keys(f.Key)
-	found := false
-	var unused []live.State
-	for _, key := range keys {
+	var used, unused []live.State
+	for _, key := range r.Keys(f.Key) {
 		states, err := s.limits.States(cmd.Context(), r, key)
 		if err != nil {
 			return err
 		}
-		for i := range states {
-			if states[i].Any() {
-				f.States, found = append(f.States, states[i]), true
-				continue
+		for _, state := range states {
+			if state.Any() {
+				used = append(used, state)
+			} else {
+				unused = append(unused, state)
 			}
-			unused = append(unused, states[i])
 		}
 	}
-	if !found && len(unused) > 0 {
+	if len(used) == 0 && len(unused) > 0 {
 		f.Unused++
 		if named {
-			f.States = append(f.States, unused[0])
+			used = unused[:1]
 		}
 	}
+	f.States = append(f.States, used...)
 	return nil
 }
 
@@ -170,11 +169,11 @@ func (f *finding) who() string {
 	return fmt.Sprintf("key %s has", shortened(f.Key))
 }
 
-func (f *finding) print(out io.Writer, s *session) error {
+func (f *finding) print(out io.Writer) error {
 	if len(f.States) == 0 {
-		fmt.Fprintf(out, "%s used nothing of the rules of %s.\n", f.who(), words.Printable(s.source))
+		fmt.Fprintf(out, "%s used nothing of the rules of %s.\n", f.who(), words.Printable(f.Rules))
 		fmt.Fprintln(out, "If the programs set redisstore.Options.Secret, write --secret-env.")
-	} else if err := s.table(out, f.States); err != nil {
+	} else if err := table(out, f.States); err != nil {
 		return err
 	}
 	for i := range f.States {

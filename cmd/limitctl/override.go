@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/ops/overrides"
 )
 
@@ -110,7 +109,11 @@ func (s *session) resolve(cmd *cobra.Command, c *change, o *overrides.Override) 
 		o.Key, err = found[0].One(o.Key)
 	}
 	if err == nil && !c.ends {
-		err = allowed(found[0].Rule, o.Limit)
+		// Programs would use another limit in place of one that the rule cannot have.
+		given := found[0].WithLimit(o.Limit)
+		if problem := given.Quota().Validate(); problem != nil {
+			err = fmt.Errorf("rule %q: %w", o.Rule, problem)
+		}
 	}
 	if err != nil {
 		return usageError{err}
@@ -120,16 +123,6 @@ func (s *session) resolve(cmd *cobra.Command, c *change, o *overrides.Override) 
 
 // numbers matches a pattern that may be meant as a prefix of addresses.
 var numbers = regexp.MustCompile(`^[0-9]{1,3}(\.[0-9]{1,3})*\.?\*$`)
-
-// allowed returns an error for a limit that a rule cannot have, in whose place programs would
-// use another one.
-func allowed(r limit.Rule, most int64) error {
-	given := r.WithLimit(most)
-	if err := given.Quota().Validate(); err != nil {
-		return fmt.Errorf("rule %q: %w", r.Name, err)
-	}
-	return nil
-}
 
 // there returns the limit of the override for the same key or pattern, or 0.
 func (s *session) there(as overrides.Override) int64 {

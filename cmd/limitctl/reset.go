@@ -47,16 +47,14 @@ func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error 
 	var states []live.State
 	complete := len(f.Composite)+len(f.Bans) == 0 // whether no rule that still refuses the key is known
 	for _, state := range f.States {
-		r := state.Of()
-		if !state.Any() {
-			continue
-		}
-		if !r.Resettable() {
-			fmt.Fprintf(cmd.ErrOrStderr(), "left as it is: policy %s, rule %s: requests in flight end by themselves\n", shown(r.Policy), shown(r.Name))
+		switch {
+		case !state.Any():
+		case state.Of().Resettable():
+			states = append(states, state)
+		default:
+			fmt.Fprintf(cmd.ErrOrStderr(), "left as it is: policy %s, rule %s: requests in flight end by themselves\n", shown(state.Policy), shown(state.Rule))
 			complete = false
-			continue
 		}
-		states = append(states, state)
 	}
 	switch {
 	case len(states) == 0 && len(f.Composite) > 0:
@@ -68,7 +66,7 @@ func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error 
 	}
 	f.printBans(cmd.ErrOrStderr())
 	if !yes {
-		if err := s.table(cmd.ErrOrStderr(), states); err != nil {
+		if err := table(cmd.ErrOrStderr(), states); err != nil {
 			return err
 		}
 	}
@@ -82,13 +80,12 @@ func (s *session) reset(cmd *cobra.Command, f *finding, yes, asJSON bool) error 
 	}
 	done := []reset{}
 	for _, state := range states {
-		r := state.Of()
-		if err := s.limits.Reset(cmd.Context(), r, state.Key); err != nil {
+		if err := s.limits.Reset(cmd.Context(), state.Of(), state.Key); err != nil {
 			return fmt.Errorf("after %d resets: %w", len(done), err)
 		}
 		done = append(done, reset{state.Policy, state.Rule, state.Key})
 		if !asJSON {
-			fmt.Fprintf(cmd.OutOrStdout(), "reset: policy %s, rule %s, key %s\n", shown(state.Policy), shown(state.Rule), shownKey(&state, r.Shared()))
+			fmt.Fprintf(cmd.OutOrStdout(), "reset: policy %s, rule %s, key %s\n", shown(state.Policy), shown(state.Rule), shownKey(&state))
 		}
 	}
 	if asJSON {

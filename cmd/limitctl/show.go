@@ -30,21 +30,21 @@ func shortened(s string) string {
 	return shown(s)
 }
 
-func shownKey(s *live.State, shared bool) string {
-	if shared && s.Key == "" {
+func shownKey(s *live.State) string {
+	if s.Key == "" && s.Of().Shared() {
 		return "(all requests)"
 	}
 	return shortened(s.Key)
 }
 
-func (s *session) table(out io.Writer, states []live.State) error {
+func table(out io.Writer, states []live.State) error {
 	now := time.Now()
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "POLICY\tRULE\tUSED\tOF\t\tFULL AGAIN IN\tREFUSED FOR\tKEY")
 	for i := range states {
-		state := &states[i]
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d%s\t%.0f%%\t%s\t%s\t%s\n", shown(state.Policy), shown(state.Rule), state.Used, state.Capacity,
-			whose(state), state.Percent, in(now, state.FullAt), refusedFor(now, state), shownKey(state, state.Of().Shared()))
+		s := &states[i]
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d%s\t%.0f%%\t%s\t%s\t%s\n", shown(s.Policy), shown(s.Rule), s.Used, s.Capacity,
+			whose(s), s.Percent, in(now, s.FullAt), refusedFor(now, s), shownKey(s))
 	}
 	return w.Flush()
 }
@@ -80,12 +80,13 @@ func refusedFor(now time.Time, s *live.State) string {
 // printAccount prints what a key owes and holds, if anything.
 func printAccount(out io.Writer, s *live.State) {
 	now := time.Now()
-	of := fmt.Sprintf("policy %s, rule %s, key %s", shown(s.Policy), shown(s.Rule), shownKey(s, s.Of().Shared()))
+	of := fmt.Sprintf("policy %s, rule %s, key %s", shown(s.Policy), shown(s.Rule), shownKey(s))
 	if s.Owed > 0 {
 		fmt.Fprintf(out, "in debt: %s: owes %s, repaid in %s\n", of, words.Count(s.Owed, "unit"), refusedFor(now, s))
 	}
 	if s.Holds > 0 {
-		fmt.Fprintf(out, "held: %s: %s of %s, the next ends in %s unless it is extended\n", of, words.Count(s.Holds, "hold"), words.Count(s.Held, "unit"), in(now, s.NextEnd))
+		fmt.Fprintf(out, "held: %s: %s of %s, the next ends in %s unless it is extended\n", of,
+			words.Count(s.Holds, "hold"), words.Count(s.Held, "unit"), in(now, s.NextEnd))
 	}
 	if s.Ended > 0 {
 		fmt.Fprintf(out, "ended: %s: %s, which the next hold on the key gives back\n", of, words.Count(s.Ended, "hold"))

@@ -116,7 +116,7 @@ func (s *session) print(out io.Writer, a *live.Answer, q live.Question) error {
 	fmt.Fprintln(out)
 	if len(a.Keys) > 0 {
 		fmt.Fprintln(out)
-		if err := s.table(out, a.Keys); err != nil {
+		if err := table(out, a.Keys); err != nil {
 			return err
 		}
 	}

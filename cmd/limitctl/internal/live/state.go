@@ -51,10 +51,10 @@ func (s *State) Any() bool {
 func (l *Limits) States(ctx context.Context, r *Rule, key string) (states []State, err error) {
 	for _, plan := range r.plans() {
 		s, err := l.state(ctx, r, key, plan)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			err = l.account(ctx, &s)
 		}
-		if err := l.account(ctx, &s); err != nil {
+		if err != nil {
 			return nil, err
 		}
 		if plan == "" || s.Any() {

@@ -96,8 +96,13 @@ func (t *top) page(ctx context.Context, _ redis.Cmdable, names []string) (failur
 			continue // a token
 		}
 		t.answer.Looked++
-		if !ok || n.Beside || (n.Part > 0) != (t.options.Spread > 0) {
-			t.foreign(n)
+		switch {
+		case ok && !n.Beside && (n.Part > 0) == (t.options.Spread > 0):
+		case n.Policy != "" && !n.Beside:
+			t.answer.InParts++
+			continue
+		default:
+			t.answer.Other++
 			continue
 		}
 		r, plan := t.stateOf(n.Policy, n.Rule, n.Variant)
@@ -126,14 +131,6 @@ func (t *top) page(ctx context.Context, _ redis.Cmdable, names []string) (failur
 	}
 	peeks.Wait()
 	return failure
-}
-
-func (t *top) foreign(n lua.Name) {
-	if n.Policy != "" && !n.Beside {
-		t.answer.InParts++
-		return
-	}
-	t.answer.Other++
 }
 
 func (t *top) uncounted(rule Count) {

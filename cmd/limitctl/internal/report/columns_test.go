@@ -22,13 +22,15 @@ func TestColumns(t *testing.T) {
 		}
 		return list
 	}
-	list := columns(at(0, 1, 2, 9), time.Second, 5)
+	list, width := columns(at(0, 1, 2, 9), time.Second, 5)
 	assert.Len(t, list, 5)
-	assert.Equal(t, column{time.Unix(0, 0).UTC(), 2 * time.Second, 2, 2}, list[0])
+	assert.Equal(t, 2*time.Second, width)
+	assert.Equal(t, replay.Bucket{Start: time.Unix(0, 0).UTC(), Requests: 2, Refused: 2}, list[0])
 	assert.Equal(t, int64(1), list[4].Refused)
 
-	list = columns(at(0, 1, 2, 1<<31), time.Second, 60)
+	list, _ = columns(at(0, 1, 2, 1<<31), time.Second, 60)
 	assert.Len(t, list, 60, "a wrong time")
 	assert.Equal(t, []int64{3, 1}, []int64{list[0].Refused, list[59].Refused})
-	assert.Len(t, columns(at(7), time.Second, 60), 1)
+	list, _ = columns(at(7), time.Second, 60)
+	assert.Len(t, list, 1)
 }

@@ -164,44 +164,21 @@ func few[T any](all []T, more string, name func(T) string) string {
 	return text
 }
 
-// busiest returns the span of time with the most refused requests, or "" if there is
-// none.
-func busiest(columns []column) string {
-	var most column
-	for _, c := range columns {
-		if c.Refused > most.Refused {
-			most = c
-		}
-	}
-	if most.Refused == 0 {
-		return ""
-	}
-	return fmt.Sprintf("The worst %s, from %s UTC on: %s of %s refused.", words.Duration(most.Width), moment(most.Start), words.Number(most.Refused), words.Count(most.Requests, "request"))
-}
-
-// A column is a span of time in a plot.
-type column struct {
-	Start             time.Time
-	Width             time.Duration
-	Requests, Refused int64
-}
-
-// columns joins buckets, which have a width, to at most n spans of equal length.
-func columns(buckets []replay.Bucket, width time.Duration, n int) []column {
+// columns joins buckets, which have a width, to at most n of equal, larger width.
+func columns(buckets []replay.Bucket, width time.Duration, n int) (list []replay.Bucket, wider time.Duration) {
 	first, last := buckets[0].Start, buckets[len(buckets)-1].Start
 	total := int(last.Sub(first)/width) + 1
 	per := (total + n - 1) / n
-	list := make([]column, (total+per-1)/per)
+	list, wider = make([]replay.Bucket, (total+per-1)/per), time.Duration(per)*width
 	for i := range list {
-		list[i].Width = time.Duration(per) * width
-		list[i].Start = first.Add(time.Duration(i) * list[i].Width)
+		list[i].Start = first.Add(time.Duration(i) * wider)
 	}
 	for _, b := range buckets {
 		c := &list[int(b.Start.Sub(first)/width)/per]
 		c.Requests += b.Requests
 		c.Refused += b.Refused
 	}
-	return list
+	return list, wider
 }
 
 // moment writes a time to the second, in UTC.

@@ -2,10 +2,12 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"text/template"
 	"time"
@@ -92,14 +94,13 @@ func (r *Report) Spark() *spark {
 	if r.Refused == 0 {
 		return nil
 	}
-	list := columns(r.Buckets, r.Width, 60)
-	most := int64(1)
-	for _, c := range list {
-		most = max(most, c.Refused)
-	}
+	list, width := columns(r.Buckets, r.Width, 60)
+	worst := slices.MaxFunc(list, func(a, b replay.Bucket) int { return cmp.Compare(a.Refused, b.Refused) })
 	plot := make([]rune, len(list))
 	for i, c := range list {
-		plot[i] = bars[(c.Refused*int64(len(bars)-1)+most-1)/most]
+		plot[i] = bars[(c.Refused*int64(len(bars)-1)+worst.Refused-1)/worst.Refused]
 	}
-	return &spark{busiest(list), string(plot), list[0].Width}
+	busiest := fmt.Sprintf("The worst %s, from %s UTC on: %s of %s refused.", words.Duration(width), moment(worst.Start),
+		words.Number(worst.Refused), words.Count(worst.Requests, "request"))
+	return &spark{busiest, string(plot), width}
 }
