@@ -137,7 +137,6 @@ func (s *session) bansOf(ctx context.Context, key string, rules []*live.Rule) (m
 	return matching, nil
 }
 
-// A shownBan is a ban as commands print it.
 type shownBan struct {
 	Entry string `json:"entry"`
 	terms

@@ -36,7 +36,6 @@ func (c *change) flags(cmd *cobra.Command, rules bool, what, ending string) {
 	yesFlag(cmd, &c.yes)
 }
 
-// check returns an error for flags that do not fit.
 func (c *change) check(cmd *cobra.Command, args []string) error {
 	switch {
 	case c.list && (c.ends || len(args) > 0 || cmd.Flags().Changed("pattern") || c.subject != subject{}):
@@ -53,7 +52,6 @@ func (c *change) check(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// lasting returns how long the change lasts, and the words for it.
 func (c *change) lasting() (time.Duration, string) {
 	if c.length == 0 {
 		return math.MaxInt64, "until it is removed"
@@ -61,7 +59,6 @@ func (c *change) lasting() (time.Duration, string) {
 	return c.length, "for " + c.length.String()
 }
 
-// make asks, changes something, and says that it is done.
 func (c *change) make(cmd *cobra.Command, question string, apply func() error, done string) error {
 	if err := confirm(cmd, c.yes, "%s\n", question); err != nil {
 		return err
@@ -76,7 +73,6 @@ func (c *change) make(cmd *cobra.Command, question string, apply func() error, d
 // errNothing says that a change had nothing to do.
 var errNothing = errors.New("there is nothing to change")
 
-// terms are how long a change lasts, who made it, why and when.
 type terms struct {
 	Until  time.Time `json:"until,omitzero"` // zero if it does not end
 	By     string    `json:"by"`
@@ -96,7 +92,6 @@ func (t terms) String() string {
 	return text
 }
 
-// printList prints a list, or JSON with it.
 func printList[T fmt.Stringer](cmd *cobra.Command, name string, list []T, asJSON bool) error {
 	if asJSON {
 		return words.WriteJSON(cmd.OutOrStdout(), map[string][]T{name: list}, true)

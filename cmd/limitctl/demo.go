@@ -45,7 +45,6 @@ func newDemoCommand() *cobra.Command {
 	return cmd
 }
 
-// runDemo serves the demo until ctx ends.
 func runDemo(ctx context.Context, out io.Writer, addr, redisURL string) error {
 	shared, place, err := connect(ctx, redisURL)
 	if err != nil {

@@ -161,7 +161,6 @@ func (s *session) overridesOf(f *finding, of *subject, rules []*live.Rule) []sho
 	}))
 }
 
-// who says who has used quotas.
 func (f *finding) who() string {
 	if f.Key == "" {
 		return "requests have"

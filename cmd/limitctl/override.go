@@ -162,7 +162,6 @@ func keyOf(o overrides.Override) string {
 	return fmt.Sprintf("policy %s, rule %s, key %s", shown(o.Policy), shown(o.Rule), shown(o.Key))
 }
 
-// A shownOverride is an override as commands print it.
 type shownOverride struct {
 	Policy  string `json:"policy"`
 	Rule    string `json:"rule"`

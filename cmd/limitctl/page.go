@@ -23,14 +23,12 @@ var (
 	textTemplate = texts.Must(texts.New("text").Parse(pageText))
 )
 
-// A listing is a route as the page shows it.
 type listing struct {
 	Method, Path string
 	Rules        limit.RuleSet
 	User         bool // whether a rule is by user
 }
 
-// A rule is a rule as the page shows it.
 type rule struct {
 	Name, Text string
 	Most       int64  // the most units that can be left
@@ -38,14 +36,11 @@ type rule struct {
 	FullAfter  int64  // ms until an unused quota is full
 }
 
-// A section is a part of the page.
 type section struct {
 	Class, Title, Text string
 	Routes             []listing
 }
 
-// sections returns the routes of the three frameworks, of the algorithms and of the
-// download.
 func sections() []section {
 	frameworks := section{"frameworks", "Frameworks", "The same rules on Gin, Echo and net/http.", nil}
 	for _, framework := range []string{"gin", "echo", "http"} {
@@ -62,7 +57,6 @@ func sections() []section {
 		[]listing{{http.MethodGet, "/http/download", downloadRules, true}}}}
 }
 
-// Bars returns the rules of the route as the page shows them.
 func (l listing) Bars() (rules []rule) {
 	for _, r := range l.Rules.Rules() {
 		text, quota := r, r.Quota()

@@ -175,7 +175,6 @@ func history(ctx context.Context, c *control.Control) (all []dated, err error) {
 	return all, nil
 }
 
-// what says what a change did.
 func (d dated) what() string {
 	set, ended := "set ", "ended"
 	if d.kind == "file" {

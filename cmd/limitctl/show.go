@@ -62,7 +62,6 @@ func whose(s *live.State) string {
 	return ""
 }
 
-// in returns how long it is until a time.
 func in(now, at time.Time) string {
 	if at.IsZero() {
 		return "-"

@@ -87,7 +87,6 @@ wrong arguments.`,
 	return cmd
 }
 
-// check returns an error for arguments that do not fit.
 func (s *simulation) check(logs []string) error {
 	switch {
 	case len(logs) == 0:
@@ -190,7 +189,6 @@ func (s *simulation) verdict(result *replay.Result, stopped error) error {
 	return errors.Join(errs...)
 }
 
-// options returns the options of a replay, and notes about its policies.
 func (s *simulation) options() (o *replay.Options, notes []string, err error) {
 	o = &replay.Options{Top: s.top, IPv6Prefix: s.ipv6Prefix, Trusted: s.trusted, MaxKeys: s.maxKeys, NoSuggestions: !s.suggest, Share: s.share / 100}
 	if s.rules != "" {
@@ -250,7 +248,6 @@ func replayedWith(policies []policyfile.Policy, name string) bool {
 	})
 }
 
-// write prints the report.
 func (s *simulation) write(cmd *cobra.Command, result *replay.Result, stopped error) error {
 	r := &report.Report{Result: result, Policy: cmp.Or(s.rules, s.policy), Compare: s.compare, Top: s.top, Share: s.share / 100}
 	if stopped != nil {

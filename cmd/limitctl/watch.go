@@ -75,7 +75,6 @@ for wrong arguments.`,
 	return cmd
 }
 
-// A watch prints what a subscriber receives.
 type watch struct {
 	subject      // of the decisions to print
 	refused bool // whether to print no others
@@ -88,7 +87,6 @@ type watch struct {
 	failed   bool // whether Redis failed after the last batch
 }
 
-// A printer prints decisions.
 type printer interface {
 	event(instance string, e *feed.Event) error
 	// missed prints how many decisions an instance left out.
@@ -168,7 +166,6 @@ type omission struct {
 	told              time.Time
 }
 
-// add returns what to print now.
 func (o omissions) add(batch *feed.Batch, now time.Time) (admitted, refused int64) {
 	if batch.Admitted+batch.Refused == 0 && o[batch.Instance] == nil {
 		return 0, 0

@@ -14,7 +14,6 @@ import (
 	"github.com/routelimit/limit/ops/feed"
 )
 
-// watchJSON prints lines of JSON.
 type watchJSON struct{ to io.Writer }
 
 func (j *watchJSON) event(instance string, e *feed.Event) error {
@@ -69,7 +68,6 @@ func (l *watchLines) head(instance string, at time.Time) string {
 	return at.In(l.zone).Format("15:04:05.000") + " " + l.column(0, instance)
 }
 
-// column pads a text to the width of its column.
 func (l *watchLines) column(i int, text string) string {
 	const most = 40
 	text = words.Cut(text, 300)

@@ -75,7 +75,6 @@ func (n *Node) noInfo(field string) Finding {
 	return Skipped.because("INFO has no field %s", field)
 }
 
-// set returns how to change a setting.
 func (n *Node) set(name, value string) []string {
 	if n.ConfigErr != nil {
 		return []string{"set " + name + " to " + value + " where the service is configured (this user may not run CONFIG)"}
@@ -216,7 +215,6 @@ func permissions(f *RedisFacts, n *Node) Finding {
 	return Fail.because("%s may not run %s", user, strings.Join(refused, ", ")).change(fix)
 }
 
-// userNames returns the name of a user in a sentence and in a command.
 func userNames(name string) (sentence, command string) {
 	switch {
 	case name == "":

@@ -69,7 +69,6 @@ type Keys struct {
 	Found []Key
 }
 
-// A Key is a key of Redis.
 type Key struct {
 	Name  string
 	Type  string

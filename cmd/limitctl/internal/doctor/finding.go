@@ -14,7 +14,6 @@ import (
 // A Verdict is the result of a check.
 type Verdict string
 
-// The verdicts.
 const (
 	OK      Verdict = "ok"
 	Warn    Verdict = "warn"    // it works now, but not in every situation

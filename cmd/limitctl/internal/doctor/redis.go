@@ -18,7 +18,6 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redisfacts"
 	"github.com/routelimit/limit/lua"
-	"github.com/routelimit/limit/stores/redisstore"
 )
 
 // RedisOptions name a Redis.
@@ -202,51 +201,24 @@ func clusterNodes(text string, self *Node) []Node {
 
 func byAddr(a, b Node) int { return strings.Compare(a.Addr, b.Addr) }
 
-// ownPolicy is that of doctor's own decisions, always with a cost of 0.
-const ownPolicy = "limitctl doctor"
-
-// A tokenless client has a store read the token of its server, and not write it. It is a
-// [redis.Hook].
-type tokenless struct{}
-
-func (tokenless) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (tokenless) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-func (tokenless) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		for _, cmd := range cmds {
-			if args := cmd.Args(); cmd.Name() == "eval" && args[1] == lua.TokenScript().Text {
-				args[1] = "return redis.call('GET', KEYS[1])"
-			}
-		}
-		return next(ctx, cmds)
-	}
-}
-
-// askScript runs the library's script as a program does, with a cost of 0, which
-// writes nothing. Then it asks what the user may do.
+// askScript runs the library's script as a program does. Then it asks what the user may do.
 func askScript(ctx context.Context, prefix string, n *Node) {
-	client := n.client
-	// The default Timeout would end the slow calls that are to be measured.
-	client.AddHook(tokenless{})
-	store := redisstore.New(client, &redisstore.Options{Prefix: prefix, Timeout: client.Options().ReadTimeout})
-	charges := []core.Charge{{Policy: ownPolicy, Rule: "doctor", Key: "doctor", Quota: core.Quota{Limit: 1, Window: time.Second.Microseconds()}}}
-	asks := []core.Ask{{Charges: charges}}
-	n.ScriptErr = store.Take(ctx, asks)
+	charge := core.Charge{Policy: "limitctl doctor", Rule: "doctor", Key: "doctor", Quota: core.Quota{Limit: 1, Window: time.Second.Microseconds()}}
+	n.ScriptErr = decide(ctx, n.client, prefix, charge)
 	for i := 1; redis.HasErrorPrefix(n.ScriptErr, "MOVED"); i++ { // the slot is on another node
 		if i > 500 {
 			n.ScriptErr = errors.New("found no policy with a slot on this node")
 			n.Rights.Err = n.ScriptErr
 			return
 		}
-		charges[0].Policy = fmt.Sprint(ownPolicy, " ", i)
-		n.ScriptErr = store.Take(ctx, asks)
+		charge.Policy = fmt.Sprint("limitctl doctor ", i)
+		n.ScriptErr = decide(ctx, n.client, prefix, charge)
 	}
 	if n.ScriptErr == nil {
-		n.Script, n.ScriptErr = measure(func() error { return store.Take(ctx, asks) })
+		n.Script, n.ScriptErr = measure(func() error { return decide(ctx, n.client, prefix, charge) })
 	}
-	n.User, _ = client.Do(ctx, "ACL", "WHOAMI").Text() // which may be refused
-	n.Rights = redisfacts.Ask(ctx, client, lua.Key(prefix, &charges[0]))
+	n.User, _ = n.client.Do(ctx, "ACL", "WHOAMI").Text() // which may be refused
+	n.Rights = redisfacts.Ask(ctx, n.client, lua.Key(prefix, &charge))
 	switch {
 	case n.Rights.Of == nil:
 	case n.InfoErr == nil:
@@ -254,4 +226,17 @@ func askScript(ctx context.Context, prefix string, n *Node) {
 	case redisfacts.NoRight(n.InfoErr.Error()):
 		n.Rights.Of["INFO"] = n.InfoErr.Error()
 	}
+}
+
+// decide decides on a charge of cost 0, which writes nothing.
+func decide(ctx context.Context, client *redis.Client, prefix string, charge core.Charge) error {
+	asks := []core.Ask{{Charges: []core.Charge{charge}}}
+	rules := lua.NewRules(prefix, asks)
+	keys, args := rules.Encode("", 1, [][]core.Ask{asks})
+	args = append(args, 0) // the number of the call
+	err := client.EvalSha(ctx, rules.One.SHA, keys, args...).Err()
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		err = client.Eval(ctx, rules.One.Text, keys, args...).Err()
+	}
+	return err
 }

@@ -174,7 +174,6 @@ func (l *Limits) Matching(policy, rule string) (found []*Rule, err error) {
 	return found, nil
 }
 
-// sought names what was looked for.
 func sought(policy, rule string) string {
 	switch "" {
 	case rule:

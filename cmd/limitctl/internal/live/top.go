@@ -83,7 +83,6 @@ type top struct {
 	mu       sync.Mutex // of what add changes
 }
 
-// page looks at a page of keys.
 func (t *top) page(ctx context.Context, _ redis.Cmdable, names []string) (failure error) {
 	var peeks sync.WaitGroup
 	slots := make(chan struct{}, concurrent)
@@ -154,7 +153,6 @@ func (t *top) add(s *State) {
 	}
 }
 
-// trim keeps the fullest keys.
 func (t *top) trim() {
 	slices.SortFunc(t.answer.Keys, fuller)
 	t.answer.Keys = slices.Clip(t.answer.Keys[:min(t.question.N, len(t.answer.Keys))])

@@ -36,7 +36,6 @@ var functions = template.FuncMap{
 	"rules":    rulesOf,
 }
 
-// first returns the first n entries of a slice.
 func first(n int, list any) any {
 	v := reflect.ValueOf(list)
 	return v.Slice(0, min(n, v.Len())).Interface()
@@ -83,7 +82,6 @@ type spark struct {
 	Width         time.Duration // of a column
 }
 
-// bars are the heights of a spark.
 var bars = []rune(" ▁▂▃▄▅▆▇█")
 
 // MoreClients is how many refused clients are not listed.
