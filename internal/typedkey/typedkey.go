@@ -80,7 +80,10 @@ func composite(key grammar.Key) bool {
 func (f *Form) Shared() bool { return f.key.Kind == grammar.Global }
 
 // Whole reports whether a text is a key, and not a part of one.
-func (f *Form) Whole(text string) bool { return stored.MatchString(text) || fits(f.key, text) }
+func (f *Form) Whole(text string) bool {
+	_, ok := parts(f.key, text)
+	return ok
+}
 
 // One returns the one key that a text stands for. The error says what to write instead.
 func (f *Form) One(text string) (string, error) {
@@ -88,7 +91,7 @@ func (f *Form) One(text string) (string, error) {
 	switch {
 	case f.Shared() && text != "":
 		return "", fmt.Errorf("rule %q is one quota of all requests: write \"\" as its key", f.rule)
-	case text == "", stored.MatchString(text), len(f.key.Parts) > 0 && fits(f.key, text), slices.Contains(resolved, text):
+	case text == "", stored.MatchString(text), len(f.key.Parts) > 0 && f.Whole(text), slices.Contains(resolved, text):
 		return text, nil
 	case f.Composite() && len(resolved) == 0:
 		return "", fmt.Errorf("key %q of rule %q (per %s): no request has it, since keys of the rule join several values: "+
@@ -127,11 +130,6 @@ type Value struct {
 func (f *Form) Parts(key string) (values []Value) {
 	values, _ = parts(f.key, key)
 	return values
-}
-
-func fits(key grammar.Key, text string) bool {
-	_, ok := parts(key, text)
-	return ok
 }
 
 // parts takes a text apart that has the form of a key, as rules.KeyResolver makes them: an

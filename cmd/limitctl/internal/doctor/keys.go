@@ -105,29 +105,22 @@ func (f *RedisFacts) keyCheck(bad func(Key) bool, verdict Verdict, good, fix str
 	if len(f.Keys.Found) == 0 {
 		return OK.because("no keys")
 	}
-	const shown = 3
-	var names, commands []string
-	count := 0
-	for _, k := range f.Keys.Found {
-		if !bad(k) {
-			continue
-		}
-		if count++; count > shown {
-			continue
-		}
-		names = append(names, words.Quote(k.Name))
-		if verdict == Fail && plainName(k.Name) {
-			commands = append(commands, f.unlink(k.Name))
-		}
-	}
-	if count == 0 {
+	found := slices.DeleteFunc(slices.Clone(f.Keys.Found), func(k Key) bool { return !bad(k) })
+	if len(found) == 0 {
 		return OK.because("%s (%s checked)", good, words.Count(int64(len(f.Keys.Found)), "key"))
 	}
-	list := strings.Join(names, ", ")
-	if count > shown {
-		list += ", …"
+	var names []string
+	fixes := []string{fix}
+	for _, k := range found[:min(3, len(found))] {
+		names = append(names, words.Quote(k.Name))
+		if verdict == Fail && plainName(k.Name) {
+			fixes = append(fixes, f.unlink(k.Name))
+		}
 	}
-	return verdict.because("%s: %s", words.Count(int64(count), "key"), list).change(fix).change(commands...)
+	if len(found) > len(names) {
+		names = append(names, "…")
+	}
+	return verdict.because("%s: %s", words.Count(int64(len(found)), "key"), strings.Join(names, ", ")).change(fixes...)
 }
 
 // plainName reports whether a shell takes a name literally, and the library may have made it.
@@ -136,14 +129,14 @@ func plainName(name string) bool {
 }
 
 func (f *RedisFacts) unlink(name string) string {
-	command := "redis-cli "
+	options := ""
 	if f.Cluster {
-		command += "-c "
+		options = "-c "
 	}
 	if f.DB != 0 {
-		command += fmt.Sprintf("-n %d ", f.DB)
+		options += fmt.Sprintf("-n %d ", f.DB)
 	}
-	return complete(f, command+"UNLINK '"+name+"'", f.Nodes[0].Addr)
+	return complete(f, "redis-cli "+options+"UNLINK '"+name+"'", f.Nodes[0].Addr)
 }
 
 func keysFound(f *RedisFacts) Finding {
@@ -187,11 +180,11 @@ func keysFound(f *RedisFacts) Finding {
 }
 
 func keysTTL(f *RedisFacts) Finding {
-	versioned := func(k Key) bool {
+	immortal := func(k Key) bool {
 		name, _ := lua.ParseKey(f.Prefix, k.Name)
-		return name.Version != ""
+		return name.Version != "" && k.TTL < 0
 	}
-	return f.keyCheck(func(k Key) bool { return versioned(k) && k.TTL < 0 }, Fail, "all keys of the library expire",
+	return f.keyCheck(immortal, Fail, "all keys of the library expire",
 		"delete them, and find out what wrote them: every key of the library expires")
 }
 

@@ -3,7 +3,6 @@
 package words
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -156,15 +155,15 @@ func Percent(part, whole int64) string {
 // WriteJSON writes a value as JSON, indented or as a line. Characters that a terminal would
 // obey are written as escapes, which decode to the same texts.
 func WriteJSON(w io.Writer, value any, indented bool) error {
-	data, err := json.Marshal(value)
+	var text, b strings.Builder
+	encoder := json.NewEncoder(&text)
 	if indented {
-		data, err = json.MarshalIndent(value, "", "  ")
+		encoder.SetIndent("", "  ")
 	}
-	if err != nil {
+	if err := encoder.Encode(value); err != nil {
 		return err
 	}
-	var b bytes.Buffer
-	for _, c := range string(data) {
+	for _, c := range text.String() {
 		switch {
 		case c == '\n' || unicode.IsPrint(c):
 			b.WriteRune(c)
@@ -175,7 +174,6 @@ func WriteJSON(w io.Writer, value any, indented bool) error {
 			fmt.Fprintf(&b, `\u%04x`, c)
 		}
 	}
-	b.WriteByte('\n')
-	_, err = w.Write(b.Bytes())
+	_, err := io.WriteString(w, b.String())
 	return err
 }
