@@ -4,6 +4,7 @@ package redisfacts
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"strings"
 	"time"
@@ -74,4 +75,123 @@ func Bounded(client redis.UniversalClient, timeout time.Duration, of string) red
 		return copied
 	}
 	return client
+}
+
+// Needed lists the commands that a store sends, and those that its scripts run.
+var Needed = []string{"EVALSHA", "EVAL", "INFO", "TIME", "MGET", "EXISTS", "GET", "GETRANGE", "SET", "PSETEX", "SETRANGE", "PEXPIRE", "PTTL", "DEL"}
+
+// Grant returns the command that lets a user run all that a store needs.
+func Grant(user, prefix string) string {
+	return "redis-cli ACL SETUSER " + user + " '~" + prefix + ":*' +" + strings.ToLower(strings.Join(Needed, " +"))
+}
+
+// Rights are what a server lets its user do.
+type Rights struct {
+	Of       map[string]string // for each command that was tried: why it is refused, or ""
+	Writable bool              // a command that writes was run, and accepted
+	WriteErr string            // why the server refuses writes, such as READONLY …
+	Err      error             // why nothing was tried
+}
+
+// Refused returns the commands that the user may not run, in the order of [Needed].
+func (r Rights) Refused() (refused []string) {
+	for _, command := range Needed {
+		if r.Of[command] != "" {
+			refused = append(refused, command)
+		}
+	}
+	return refused
+}
+
+// refusal returns an error as a text if it is about the rights of the user, or else "".
+func refusal(err error) string {
+	if err != nil && NoRight(err.Error()) {
+		return err.Error()
+	}
+	return ""
+}
+
+// dryRun runs commands that change nothing, since the key does not exist: SET has XX,
+// SETRANGE writes no bytes, and PSETEX has an invalid time, which is an error after
+// those about rights. It returns the name of each command and its error, or "".
+const dryRun = `
+local out = {}
+for _, command in ipairs({
+  {'TIME'}, {'MGET', KEYS[1]}, {'EXISTS', KEYS[1]}, {'GET', KEYS[1]}, {'GETRANGE', KEYS[1], '0', '1'},
+  {'SET', KEYS[1], '', 'XX', 'PX', '1'}, {'PSETEX', KEYS[1], '0', ''}, {'SETRANGE', KEYS[1], '0', ''},
+  {'PEXPIRE', KEYS[1], '1'}, {'PTTL', KEYS[1]}, {'DEL', KEYS[1]},
+}) do
+  local reply = redis.pcall(unpack(command))
+  out[#out + 1] = command[1]
+  out[#out + 1] = type(reply) == 'table' and reply.err or ''
+end
+return out`
+
+// Ask runs the commands of a decision, except INFO, in a form that changes nothing.
+// Errors that are not about rights are about the state of the server. In a Cluster, the
+// error is MOVED if the slot of the key is on another server.
+func Ask(ctx context.Context, client redis.UniversalClient, key string) (r Rights) {
+	keys := []string{key}
+	replies, err := client.Eval(ctx, dryRun, keys).StringSlice()
+	var reply redis.Error
+	switch {
+	case err == nil || NoRight(err.Error()):
+		r.Of = map[string]string{
+			"EVAL":    refusal(err),
+			"EVALSHA": refusal(client.EvalSha(ctx, strings.Repeat("0", 40), keys).Err()),
+		}
+	case errors.As(err, &reply) && !redis.HasErrorPrefix(err, "MOVED"):
+		r.WriteErr = err.Error() // such as READONLY, instead of running the script
+	default:
+		r.Err = err // nothing was tried
+	}
+	for i := 0; i+1 < len(replies); i += 2 {
+		command, problem := replies[i], plain(replies[i+1])
+		if command == "PSETEX" && strings.Contains(problem, "invalid expire time") {
+			problem = ""
+		}
+		switch {
+		case problem == "" || NoRight(problem):
+			r.Of[command] = problem
+			r.Writable = r.Writable || problem == "" && (command == "SET" || command == "SETRANGE")
+		case r.WriteErr == "":
+			r.WriteErr = problem
+		}
+	}
+	return r
+}
+
+// plain returns the error of a command in a script as Redis 7 has it. Redis 6 has
+// "@user_script: 9: -OOM command not allowed …\r\n".
+func plain(problem string) string {
+	if strings.HasPrefix(problem, "@") {
+		if _, inner, found := strings.Cut(problem, ": -"); found {
+			problem = inner
+		}
+	}
+	return strings.TrimSpace(problem)
+}
+
+// NoRight reports whether an error is about the rights of the user. Commands in
+// scripts have other errors, and Redis 6 has other ones than Redis 7.
+func NoRight(problem string) bool {
+	return strings.Contains(problem, "NOPERM") || strings.Contains(problem, "ACL failure") ||
+		strings.Contains(problem, "can't run this command") || strings.Contains(problem, "can't access at least one of the keys") ||
+		strings.Contains(problem, "can't publish to the channel")
+}
+
+// NeededByControl lists the commands that package control sends, and those that its
+// scripts run.
+var NeededByControl = []string{"EVALSHA", "EVAL", "TIME", "GET", "SET", "HGET", "HSET", "HDEL", "HLEN", "HSTRLEN", "HSCAN",
+	"ZADD", "ZREM", "ZRANGEBYSCORE", "LPUSH", "LTRIM", "LRANGE"}
+
+// GrantControl returns the command that lets a user run all that package control needs.
+func GrantControl(user, prefix string) string {
+	return "redis-cli ACL SETUSER " + user + " '~" + prefix + ":control:*' +" +
+		strings.ToLower(strings.Join(NeededByControl, " +"))
+}
+
+// ControlKey returns a key of package control.
+func ControlKey(prefix, kind, part string) string {
+	return prefix + ":control:{" + prefix + "}:" + kind + ":" + part
 }

@@ -1,3 +1,9 @@
+// Package doctor checks a deployment of the library and says what to change.
+//
+// It has three parts. [Redis] and [Web] ask servers and collect facts; a fact that
+// is missing has a reason in its place. [Examine] runs the checks, which are pure
+// functions from facts to findings. [Print] and [PrintJSON] make findings safe to
+// display, since attackers choose the names of keys.
 package doctor
 
 import (
@@ -10,6 +16,12 @@ import (
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
+
+// Facts describe a deployment.
+type Facts struct {
+	Redis *RedisFacts // nil if no Redis was named
+	Web   *WebFacts   // nil if no application was named
+}
 
 // A Verdict is the result of a check.
 type Verdict string

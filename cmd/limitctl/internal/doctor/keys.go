@@ -16,6 +16,21 @@ import (
 	"github.com/routelimit/limit/lua"
 )
 
+// Keys are the keys that begin with the prefix, or some of them.
+type Keys struct {
+	Err   string
+	More  bool // there may be more
+	Found []Key
+}
+
+type Key struct {
+	Name  string
+	Type  string
+	TTL   time.Duration // negative: it never expires
+	Size  int64         // bytes of the value, if it is a string
+	First byte          // of the value
+}
+
 const scanTime = 30 * time.Second // for all nodes
 
 // scan reads up to o.Keys of the library's keys on the primaries. It leaves out those that

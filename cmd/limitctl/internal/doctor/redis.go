@@ -20,6 +20,48 @@ import (
 	"github.com/routelimit/limit/lua"
 )
 
+// RedisFacts describe a Redis.
+type RedisFacts struct {
+	Prefix  string // of the keys
+	TLS     bool
+	DB      int
+	Cluster bool // whether --cluster was given
+	Nodes   []Node
+
+	Keys Keys
+}
+
+// A Node is one server. A field that could not be read is empty, and the error
+// beside it says why.
+type Node struct {
+	Addr    string
+	Replica bool   // it was listed as a replica of another node
+	Flags   string // in CLUSTER NODES, such as "master,fail?"
+	Err     string // why it does not answer
+
+	Info      map[string]string // INFO
+	InfoErr   error
+	Config    map[string]string // CONFIG GET
+	ConfigErr error
+
+	ClusterInfo map[string]string // CLUSTER INFO
+	ClusterErr  error
+	Migrating   int // slots that migrate from or to it
+
+	// Offset is how far its clock is ahead of that of this machine, give or take
+	// Uncertainty.
+	Offset, Uncertainty time.Duration
+	TimeErr             error
+
+	Ping, Script       []time.Duration // of calls, in order of size
+	PingErr, ScriptErr error
+
+	User   string // empty if unknown
+	Rights redisfacts.Rights
+
+	client *redis.Client
+}
+
 // RedisOptions name a Redis.
 type RedisOptions struct {
 	redisclient.Address

@@ -25,6 +25,22 @@ type WebOptions struct {
 	Routes []string // paths, or "HEAD /path"; without any, the URL alone is asked
 }
 
+// WebFacts describe an application.
+type WebFacts struct {
+	Err     string  // why the first request got no answer
+	Proxies []Probe // of one route: two plain requests, then one with a forged address
+	Routes  []Probe // one for each route
+}
+
+// A Probe is a request and its response.
+type Probe struct {
+	Sent      string // the request line, and headers
+	Route     string
+	Err       string
+	Status    int
+	Remaining map[string]int64 // of each rule, in the headers
+}
+
 // A target is a request to a route.
 type target struct{ route, method, url string }
 
