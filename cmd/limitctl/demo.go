@@ -144,10 +144,9 @@ var algorithms = []struct {
 	{"concurrency", limit.MustParse("2/30s per ip concurrency")},
 }
 
-// newDemo returns the routes of the three frameworks, the page that lists them and the
-// live page. Without a client of Redis, the quotas are in memory, and the live page can
-// neither ban nor override. Place says where the quotas are, and the token opens the live
-// page.
+// newDemo returns the routes of the three frameworks, the page that lists them and the live page,
+// which the token opens. Without a client of Redis, the quotas are in memory, and the live page
+// can neither ban nor override. Place says where the quotas are.
 func newDemo(ctx context.Context, shared *redis.Client, place, token string) http.Handler {
 	// A real program takes the user from its authentication.
 	user := func(r *http.Request) string { return r.Header.Get("X-User") }

@@ -67,10 +67,9 @@ func (l listing) Bars() (rules []rule) {
 	return rules
 }
 
-// refill returns how the page refills the bar of a rule: "steady" like a bucket, all
-// at once after a "window", one unit after the other in a "sliding" window, or at the
-// "release" of the requests in flight. It also returns how long a quota takes to
-// become full.
+// refill returns how the page refills the bar of a rule: "steady" like a bucket, all at once after
+// a "window", one unit after the other in a "sliding" window, or at the "release" of the requests
+// in flight. It also returns how long a quota takes to become full.
 func refill(r limit.Rule, quota *core.Quota) (how string, fullAfter time.Duration) {
 	switch r.Algorithm.(type) {
 	case limit.TokenBucket, limit.LeakyBucket, limit.Queue:

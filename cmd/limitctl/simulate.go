@@ -299,9 +299,8 @@ func (s *spool) remove() {
 	}
 }
 
-// interruptible returns an input that ends with a context, although a read of it may wait
-// forever: from a terminal, or a pipe whose writer is silent. What was read until then is
-// decided.
+// interruptible returns an input that ends with a context, although a read of it may wait forever:
+// from a terminal, or a pipe whose writer is silent.
 func interruptible(ctx context.Context, from io.Reader) io.Reader {
 	read, write := io.Pipe()
 	go func() {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -96,7 +97,7 @@ type printer interface {
 }
 
 // run prints batches. An error before the first batch ends it.
-func (w *watch) run(batches func(func(feed.Batch, error) bool)) (failure error) {
+func (w *watch) run(batches iter.Seq2[feed.Batch, error]) error {
 	quiet := time.AfterFunc(w.silence, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -107,25 +108,26 @@ func (w *watch) run(batches func(func(feed.Batch, error) bool)) (failure error) 
 	defer quiet.Stop()
 	left := make(omissions)
 	began := false
-	batches(func(batch feed.Batch, err error) bool {
+	for batch, err := range batches {
 		w.mu.Lock()
 		w.failed = err != nil
 		if err != nil && began {
 			fmt.Fprintln(w.problems, "limitctl:", words.Cut(w.explain(err).Error(), 300))
 		}
 		w.mu.Unlock()
-		if err != nil {
-			if !began {
-				failure = err
-			}
-			return began
+		switch {
+		case err != nil && began:
+			continue
+		case err != nil:
+			return err
 		}
 		began = true
 		quiet.Reset(w.silence)
-		failure = w.print(&batch, left, time.Now())
-		return failure == nil
-	})
-	return failure
+		if err := w.print(&batch, left, time.Now()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (w *watch) print(batch *feed.Batch, left omissions, now time.Time) error {
@@ -159,7 +161,7 @@ func (w *watch) wants(e *feed.Event) bool {
 }
 
 // omissions adds up what instances left out, so that there is a line a second at most.
-type omissions map[string]*omission
+type omissions map[string]omission
 
 type omission struct {
 	admitted, refused int64
@@ -167,24 +169,20 @@ type omission struct {
 }
 
 func (o omissions) add(batch *feed.Batch, now time.Time) (admitted, refused int64) {
-	if batch.Admitted+batch.Refused == 0 && o[batch.Instance] == nil {
+	of, known := o[batch.Instance]
+	if !known && batch.Admitted+batch.Refused == 0 {
 		return 0, 0
 	}
 	const most = 10_000 // instances; any program with the right may publish names
 	if len(o) >= most {
 		clear(o)
 	}
-	of := o[batch.Instance]
-	if of == nil {
-		of = new(omission)
-		o[batch.Instance] = of
-	}
 	of.admitted += batch.Admitted
 	of.refused += batch.Refused
-	if now.Sub(of.told) < time.Second-100*time.Millisecond { // batches come every second
-		return 0, 0
+	if now.Sub(of.told) >= time.Second-100*time.Millisecond { // batches come every second
+		admitted, refused = of.admitted, of.refused
+		of = omission{told: now}
 	}
-	admitted, refused = of.admitted, of.refused
-	*of = omission{told: now}
+	o[batch.Instance] = of
 	return admitted, refused
 }

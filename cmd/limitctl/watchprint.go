@@ -199,7 +199,8 @@ func (t *watchTable) tick(now time.Time) error {
 		return cmp.Or(orders[t.sort](a, b), orders["refused"](a, b), orders["policy"](a, b), orders["rule"](a, b), orders["key"](a, b))
 	})
 	w := tabwriter.NewWriter(t.to, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "%s  in %s: %s refused and %s admitted", now.In(t.zone).Format(time.TimeOnly), words.Duration(now.Sub(t.begun)), words.Number(t.refused), words.Number(t.admitted))
+	fmt.Fprintf(w, "%s  in %s: %s refused and %s admitted", now.In(t.zone).Format(time.TimeOnly), words.Duration(now.Sub(t.begun)),
+		words.Number(t.refused), words.Number(t.admitted))
 	if t.refusedNotShown+t.admittedNotShown > 0 {
 		fmt.Fprintf(w, "; %s and %s not counted, of all policies", words.Number(t.refusedNotShown), words.Number(t.admittedNotShown))
 	}

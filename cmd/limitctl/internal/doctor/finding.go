@@ -1,9 +1,8 @@
 // Package doctor checks a deployment of the library and says what to change.
 //
-// It has three parts. [Redis] and [Web] ask servers and collect facts; a fact that
-// is missing has a reason in its place. [Examine] runs the checks, which are pure
-// functions from facts to findings. [Print] and [PrintJSON] make findings safe to
-// display, since attackers choose the names of keys.
+// [Redis] and [Web] ask servers and collect facts; a fact that is missing has a reason in its
+// place. [Examine] runs the checks, which are pure functions from facts to findings. [Print] and
+// [PrintJSON] make findings safe to display, since attackers choose the names of keys.
 package doctor
 
 import (
@@ -45,16 +44,11 @@ type Finding struct {
 
 // ExitCode returns 2 if there is a failure, else 1 if there is a warning, else 0.
 func ExitCode(findings []Finding) int {
-	code := 0
+	worst := 0
 	for _, f := range findings {
-		switch f.Verdict {
-		case Fail:
-			return 2
-		case Warn:
-			code = 1
-		}
+		worst = max(worst, map[Verdict]int{Warn: 1, Fail: 2}[f.Verdict])
 	}
-	return code
+	return worst
 }
 
 // A check has one function, for each node, for all nodes or for the application.

@@ -62,9 +62,8 @@ func scan(ctx context.Context, nodes []Node, o RedisOptions) (all Keys) {
 	return all
 }
 
-// isOther reports whether a key of the library is no quota: a ban, an override or a pushed
-// policy of package control, or the list of processes that share the Redis. Doctor never
-// proposes to delete those.
+// isOther reports whether a key of the library is no quota, but a document of package control or
+// the list of processes that share the Redis. Doctor never proposes to delete those.
 func isOther(prefix, name string) bool {
 	return strings.HasPrefix(name, prefix+":control:{") || name == prefix+":sharers"
 }
