@@ -290,3 +290,13 @@ func TestBan(t *testing.T) {
 	require.NotZero(t, s.Until)
 	assert.InDelta(t, 15, time.Until(s.Until).Minutes(), 1)
 }
+
+// TestShadow checks that a rule which only watches says so.
+func TestShadow(t *testing.T) {
+	l := open(t, redistest.Real(t), Options{}, Policy{Name: "p", Rules: rulesOf("new: 1/1h per ip shadow; some: 1/2h per ip shadow enforced 10; all: 1/3h per ip")})
+	for _, r := range l.Rules() {
+		s, err := l.state(t.Context(), r, "192.0.2.1", "")
+		require.NoError(t, err)
+		assert.Equal(t, r.Name == "new", s.Shadow, r.Name)
+	}
+}
