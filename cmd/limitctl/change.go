@@ -81,11 +81,7 @@ type terms struct {
 }
 
 func (t terms) String() string {
-	text := ", until it is removed"
-	if !t.Until.IsZero() {
-		text = ", until " + t.Until.Format(time.RFC3339)
-	}
-	text += ", by " + shown(t.By)
+	text := ", " + until(t.Until, "removed") + ", by " + shown(t.By)
 	if t.Reason != "" {
 		text += ": " + words.Printable(t.Reason)
 	}

@@ -60,8 +60,7 @@ arguments.`,
 			return errors.Join(errs...)
 		},
 	}
-	classesFlag(cmd, &caller.classes)
-	caller.proxiesFlags(cmd)
+	caller.limiterFlags(cmd)
 	cmd.Flags().StringVar(&replaces, "replaces", "", "the `file` that is in force so far")
 	return cmd
 }
@@ -124,12 +123,11 @@ Redis cannot be read, and 3 for wrong arguments.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&c.address, "ip", "192.0.2.1", "the `address` of the client or, with --trusted or --hops, of the proxy in front of the program")
-	c.proxiesFlags(cmd)
+	c.limiterFlags(cmd)
 	flags.StringVar(&c.user, "user", "", "the user")
 	flags.StringVar(&c.plan, "plan", "", "the plan of the caller")
 	flags.StringVar(&c.class, "class", "", "the class of the request")
 	flags.StringArrayVar(&c.headers, "header", nil, "a header, \"Name: value\"; may be repeated")
-	classesFlag(cmd, &c.classes)
 	at.flags(cmd, "control.Options.Prefix of the programs")
 	return cmd
 }
@@ -156,13 +154,10 @@ type caller struct {
 	hops                               int
 }
 
-func classesFlag(cmd *cobra.Command, classes *[]string) {
-	cmd.Flags().StringSliceVar(classes, "classes", nil, "limit.Options.Classes of the program, from the highest; default critical,default,background")
-}
-
-// proxiesFlags are about limit.Options.Proxies of the program.
-func (c *caller) proxiesFlags(cmd *cobra.Command) {
+// limiterFlags are about limit.Options of the program.
+func (c *caller) limiterFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	flags.StringSliceVar(&c.classes, "classes", nil, "limit.Options.Classes of the program, from the highest; default critical,default,background")
 	flags.StringArrayVar(&c.trusted, "trusted", nil, "a `prefix` of limit.Proxies.Trusted of the program, such as 10.0.0.5/32; may be repeated")
 	flags.IntVar(&c.hops, "hops", 0, "limit.Proxies.Hops of the program")
 	flags.StringVar(&c.header, "proxy-header", "", "limit.Proxies.Header of the program, such as X-Real-IP; default X-Forwarded-For")

@@ -101,18 +101,18 @@ func pushed(ctx context.Context, c *control.Control, name, by string) string {
 	changes, _ := policyfile.History(ctx, c) // which may be refused though the push was not
 	for _, change := range changes {
 		if change.Name == name && change.By == by && !change.Deleted {
-			return ", " + change.Note + ", " + until(change, "withdrawn")
+			return ", " + change.Note + ", " + until(change.Expires, "withdrawn")
 		}
 	}
 	return ""
 }
 
 // until says when what a change has set ends. Ended is the word for an end by hand.
-func until(change control.Change, ended string) string {
-	if change.Expires.IsZero() {
+func until(end time.Time, ended string) string {
+	if end.IsZero() {
 		return "until it is " + ended
 	}
-	return "until " + change.Expires.UTC().Format(time.RFC3339)
+	return "until " + end.UTC().Format(time.RFC3339)
 }
 
 func newHistoryCommand() *cobra.Command {
@@ -180,7 +180,7 @@ func (d dated) what() string {
 	if d.kind == "file" {
 		set, ended = "pushed ", "withdrawn"
 	}
-	text := set + until(d.Change, ended)
+	text := set + until(d.Expires, ended)
 	switch {
 	case d.Deleted:
 		text = ended

@@ -258,7 +258,7 @@ func (s *simulation) write(cmd *cobra.Command, result *replay.Result, stopped er
 		result.Notes = append([]string{fmt.Sprintf("stopped before the end of the log: %s", r.Stopped)}, result.Notes...)
 	}
 	if s.json {
-		return r.JSON(cmd.OutOrStdout())
+		return words.WriteJSON(cmd.OutOrStdout(), result, true)
 	}
 	fit := report.File
 	if isTerminal(cmd.OutOrStdout()) {

@@ -219,9 +219,6 @@ func first(n int, list any) any {
 	return v.Slice(0, min(n, v.Len())).Interface()
 }
 
-// JSON writes the result as an object.
-func (r *Report) JSON(w io.Writer) error { return words.WriteJSON(w, r.Result, true) }
-
 // Text writes the report with tables that fit the Terminal or a File.
 func (r *Report) Text(w io.Writer, fit int) error {
 	var b bytes.Buffer
