@@ -33,8 +33,7 @@ type Key struct {
 
 const scanTime = 30 * time.Second // for all nodes
 
-// scan reads up to o.Keys of the library's keys on the primaries. It leaves out those that
-// are no quotas.
+// scan reads up to o.Keys of the library's keys on the primaries.
 func scan(ctx context.Context, nodes []Node, o RedisOptions) (all Keys) {
 	if o.Keys == 0 {
 		return Keys{Err: "--keys 0"}
@@ -45,12 +44,8 @@ func scan(ctx context.Context, nodes []Node, o RedisOptions) (all Keys) {
 	if len(primaries) == 0 {
 		return Keys{Err: "no primary answers"}
 	}
-	look := func(ctx context.Context, client redis.Cmdable, names []string) error {
-		names = slices.DeleteFunc(names, func(name string) bool { return isOther(o.Prefix, name) })
-		return all.look(ctx, client, names)
-	}
 	for _, n := range primaries {
-		s := &keyscan.Scan{Prefix: o.Prefix, Most: (o.Keys + len(primaries) - 1) / len(primaries), Page: look}
+		s := &keyscan.Scan{Prefix: o.Prefix, Most: (o.Keys + len(primaries) - 1) / len(primaries), Page: all.look}
 		more, err := s.Run(ctx, n.client)
 		all.More = all.More || more
 		if err != nil {
@@ -60,12 +55,6 @@ func scan(ctx context.Context, nodes []Node, o RedisOptions) (all Keys) {
 	}
 	slices.SortFunc(all.Found, func(a, b Key) int { return strings.Compare(a.Name, b.Name) })
 	return all
-}
-
-// isOther reports whether a key of the library is no quota, but a document of package control or
-// the list of processes that share the Redis. Doctor never proposes to delete those.
-func isOther(prefix, name string) bool {
-	return strings.HasPrefix(name, prefix+":control:{") || name == prefix+":sharers"
 }
 
 // look reads the facts of keys in one round trip, and adds them.

@@ -16,8 +16,8 @@ const (
 	futile   = 100 // keys scanned for each key of the prefix: most may belong to other programs
 )
 
-// A Scan reads the names of keys that begin with a prefix and a colon, by SCAN. It may be
-// run once.
+// A Scan reads the names of keys that begin with a prefix and a colon, by SCAN, without those of
+// the library that are no quotas. It may be run once.
 type Scan struct {
 	Prefix string
 	Most   int // how many keys to read, at most
@@ -69,7 +69,7 @@ func (s *Scan) step(ctx context.Context, server redis.Cmdable, cursor uint64) (n
 	fresh := names[:0]
 	for _, name := range names {
 		hash := maphash.String(s.seed, name)
-		if _, again := s.seen[hash]; again {
+		if _, again := s.seen[hash]; again || s.isOther(name) {
 			continue
 		}
 		if len(s.seen) >= s.Most {
@@ -87,6 +87,12 @@ func (s *Scan) step(ctx context.Context, server redis.Cmdable, cursor uint64) (n
 		return 0, nil
 	}
 	return next, s.wait(ctx, max(len(fresh), pageSize/10)) // SCAN over foreign keys is cheap, not free
+}
+
+// isOther reports whether a key of the library is no quota, but a document of package control or
+// the list of processes that share the Redis. No tool proposes to delete those.
+func (s *Scan) isOther(name string) bool {
+	return strings.HasPrefix(name, s.Prefix+":control:{") || name == s.Prefix+":sharers"
 }
 
 // wait counts keys, and waits until they are due.

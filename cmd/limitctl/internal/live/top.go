@@ -87,9 +87,6 @@ func (t *top) page(ctx context.Context, _ redis.Cmdable, names []string) (failur
 	var peeks sync.WaitGroup
 	slots := make(chan struct{}, concurrent)
 	for _, name := range names {
-		if strings.HasPrefix(name, t.options.Prefix+":control:") || name == t.options.Prefix+":sharers" {
-			continue // bans, overrides, pushed policies, the feed, and the list of processes
-		}
 		n, ok := lua.ParseKey(t.options.Prefix, name)
 		if n.Beside && n.Rule == "" {
 			continue // a token
