@@ -165,7 +165,7 @@ func (d *deployment) read() (policies []live.Policy, source string, err error) {
 		if err != nil {
 			return nil, "", err
 		}
-		policies, sources = append([]live.Policy{}, policiesOf(f)...), append(sources, d.file)
+		policies, sources = policiesOf(f), append(sources, d.file)
 	}
 	if len(d.rules) != len(d.on) {
 		return nil, "", usageError{fmt.Errorf("%d --rules and %d --on: write both for each policy, such as --rules \"5/2s per ip\" --on \"POST /update\"", len(d.rules), len(d.on))}
@@ -185,7 +185,9 @@ func (d *deployment) read() (policies []live.Policy, source string, err error) {
 	return policies, strings.Join(sources, " and "), nil
 }
 
-func policiesOf(f *policyfile.File) (policies []live.Policy) {
+// policiesOf returns the policies of a file; it is not nil if there are none.
+func policiesOf(f *policyfile.File) []live.Policy {
+	policies := []live.Policy{}
 	for _, p := range f.Policies() {
 		policies = append(policies, live.Policy{Name: p.Name, Rules: p.Rules})
 	}

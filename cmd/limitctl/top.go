@@ -130,12 +130,11 @@ func printUnknown(out io.Writer, a *live.Answer) {
 	if len(a.Unknown) > 0 {
 		fmt.Fprintln(out, "\nkeys of rules that are not known:")
 	}
-	for i, u := range a.Unknown {
-		if i == most {
-			fmt.Fprintf(out, "  and of %d more rules: see --json\n", len(a.Unknown)-most)
-			break
-		}
+	for _, u := range a.Unknown[:min(most, len(a.Unknown))] {
 		fmt.Fprintf(out, "  %d of policy %s, rule %s\n", u.Keys, shown(u.Policy), shown(u.Rule))
+	}
+	if rest := len(a.Unknown) - most; rest > 0 {
+		fmt.Fprintf(out, "  and of %d more rules: see --json\n", rest)
 	}
 	if a.Other > 0 {
 		fmt.Fprintf(out, "\nother keys under the prefix, without a quota: %d (units that were given back, or data of other programs)\n", a.Other)

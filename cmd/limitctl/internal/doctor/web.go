@@ -71,9 +71,8 @@ func Web(ctx context.Context, o WebOptions) (*WebFacts, error) {
 		if err != nil || ref.Host != "" {
 			return nil, fmt.Errorf("--route %q: write a path such as /api/items", route)
 		}
-		at := *base
-		joined := base.JoinPath(ref.EscapedPath())
-		at.Path, at.RawPath, at.RawQuery = joined.Path, joined.RawPath, ref.RawQuery
+		at := base.JoinPath(ref.EscapedPath())
+		at.RawQuery = ref.RawQuery
 		targets = append(targets, target{route, method, at.String()})
 	}
 	if len(targets) == 0 {

@@ -56,14 +56,9 @@ type Rule struct {
 	limit.Rule
 	typedkey.Form
 	Policy string
-	stored string // Policy as Redis has it
-	larger []plan // plans with more than the usual limit, from the lowest
-	own    bool   // whether the plans have states of their own
-}
-
-type plan struct {
-	name  string
-	limit int64
+	stored string   // Policy as Redis has it
+	larger []string // plans with more than the usual limit, from the lowest
+	own    bool     // whether the plans have states of their own
 }
 
 // callTimeout bounds each call: an operator may be far away.
@@ -109,14 +104,12 @@ func newRule(r limit.Rule, policy, stored string, ipv6Prefix int) (*Rule, error)
 	form, err := typedkey.Of(&r, ipv6Prefix)
 	quota := r.Quota()
 	rule := &Rule{Rule: r, Form: form, Policy: policy, stored: stored, own: quota.Refills()}
-	for name, most := range r.Plans {
-		if most > r.Limit {
-			rule.larger = append(rule.larger, plan{name, most})
+	byLimit := func(a, b string) int { return cmp.Or(cmp.Compare(r.Plans[a], r.Plans[b]), strings.Compare(a, b)) }
+	for _, name := range slices.SortedFunc(maps.Keys(r.Plans), byLimit) {
+		if r.Plans[name] > r.Limit {
+			rule.larger = append(rule.larger, name)
 		}
 	}
-	slices.SortFunc(rule.larger, func(a, b plan) int {
-		return cmp.Or(cmp.Compare(a.limit, b.limit), strings.Compare(a.name, b.name))
-	})
 	return rule, err
 }
 
@@ -139,16 +132,18 @@ func (l *Limits) charge(r *Rule, key, plan string) (c core.Charge, overridden bo
 			c.Variant = plan
 		}
 	}
-	if l.options.Override == nil {
+	most := int64(0)
+	if l.options.Override != nil {
+		most = l.options.Override(r.Policy, r.Name, key)
+	}
+	if most <= 0 {
 		return c, false
 	}
-	most := l.options.Override(r.Policy, r.Name, key)
-	if given := r.WithLimit(min(most, c.Quota.Algorithm.MaxLimit())); most > 0 {
-		if quota := given.Quota(); quota.Validate() == nil {
-			c.Quota = quota
-		}
+	given := r.WithLimit(min(most, c.Quota.Algorithm.MaxLimit()))
+	if quota := given.Quota(); quota.Validate() == nil { // programs keep the usual limit otherwise
+		c.Quota = quota
 	}
-	return c, most > 0
+	return c, true
 }
 
 // Rules returns all rules, in the order of the policies.

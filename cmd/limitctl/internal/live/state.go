@@ -70,7 +70,7 @@ func (l *Limits) state(ctx context.Context, r *Rule, key, plan string) (State, e
 		if err != nil || r.own || s.Used < s.Capacity || s.Override {
 			break
 		}
-		with, err := l.peek(ctx, r, key, larger.name)
+		with, err := l.peek(ctx, r, key, larger)
 		if err != nil {
 			return State{}, err
 		}
