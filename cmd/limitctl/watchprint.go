@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -124,8 +125,8 @@ type watchTable struct {
 	begun                             time.Time
 	refused, admitted                 int64
 	refusedNotShown, admittedNotShown int64
-	counts                            map[subject]int64
-	uncounted                         int64 // refusals of keys that were too many
+	counts                            map[subject]int64 // how often rules refused keys
+	uncounted                         int64             // refusals of keys that were too many
 }
 
 const (
@@ -134,17 +135,11 @@ const (
 )
 
 // orders are those of the rows of a table. Rows that are equal in one are sorted by the others.
-var orders = map[string]func(a, b refusedKey) int{
-	"refused": func(a, b refusedKey) int { return cmp.Compare(b.n, a.n) },
-	"policy":  func(a, b refusedKey) int { return strings.Compare(a.policy, b.policy) },
-	"rule":    func(a, b refusedKey) int { return strings.Compare(a.rule, b.rule) },
-	"key":     func(a, b refusedKey) int { return strings.Compare(a.key, b.key) },
-}
-
-// A refusedKey is how often a rule refused a key.
-type refusedKey struct {
-	subject
-	n int64
+var orders = map[string]func(t *watchTable, a, b subject) int{
+	"refused": func(t *watchTable, a, b subject) int { return cmp.Compare(t.counts[b], t.counts[a]) },
+	"policy":  func(_ *watchTable, a, b subject) int { return strings.Compare(a.policy, b.policy) },
+	"rule":    func(_ *watchTable, a, b subject) int { return strings.Compare(a.rule, b.rule) },
+	"key":     func(_ *watchTable, a, b subject) int { return strings.Compare(a.key, b.key) },
 }
 
 func (t *watchTable) event(_ string, e *feed.Event) error {
@@ -191,12 +186,13 @@ func (t *watchTable) tick(now time.Time) error {
 	if now.Sub(t.begun) < t.every {
 		return nil
 	}
-	rows := make([]refusedKey, 0, len(t.counts))
-	for key, n := range t.counts {
-		rows = append(rows, refusedKey{key, n})
-	}
-	slices.SortFunc(rows, func(a, b refusedKey) int {
-		return cmp.Or(orders[t.sort](a, b), orders["refused"](a, b), orders["policy"](a, b), orders["rule"](a, b), orders["key"](a, b))
+	rows := slices.SortedFunc(maps.Keys(t.counts), func(a, b subject) int {
+		for _, order := range []string{t.sort, "refused", "policy", "rule", "key"} {
+			if c := orders[order](t, a, b); c != 0 {
+				return c
+			}
+		}
+		return 0
 	})
 	w := tabwriter.NewWriter(t.to, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%s  in %s: %s refused and %s admitted", now.In(t.zone).Format(time.TimeOnly), words.Duration(now.Sub(t.begun)),
@@ -209,7 +205,7 @@ func (t *watchTable) tick(now time.Time) error {
 		fmt.Fprintln(w, "REFUSED\tPOLICY\tRULE\tKEY")
 	}
 	for _, row := range rows[:min(len(rows), tableRows)] {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", words.Number(row.n), shortened(row.policy), shortened(cmp.Or(row.rule, "-")), shortened(cmp.Or(row.key, "-")))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", words.Number(t.counts[row]), shortened(row.policy), shortened(cmp.Or(row.rule, "-")), shortened(cmp.Or(row.key, "-")))
 	}
 	if len(rows) > tableRows {
 		fmt.Fprintf(w, "and %s\n", words.Count(int64(len(rows)-tableRows), "more key"))

@@ -15,10 +15,7 @@ import (
 // takes nothing, but it writes a state that follows from the limit of its rule, such as
 // the end of a queue: and an operator may have written another limit than the programs
 // have. It is a [redis.Hook].
-type look struct {
-	mu    sync.Mutex
-	texts map[string]script // by the SHA of the script that writes
-}
+type look struct{ scripts sync.Map } // what it runs, by the SHA of the script that writes
 
 type script struct{ text, sha string }
 
@@ -30,18 +27,16 @@ local redis = setmetatable({call = function(name, ...) if not writes[name] then 
 
 // of returns what a look runs for the script with that SHA, if it is one that decides.
 func (l *look) of(sha string) (script, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if s, ok := l.texts[sha]; ok {
-		return s, true
+	if s, known := l.scripts.Load(sha); known {
+		return s.(script), true
 	}
 	text := lua.Plain(sha)
 	if text == "" || sha == lua.ResetScript().SHA || sha == lua.LeaseScript().SHA || sha == lua.LostScript().SHA {
 		return script{}, false // such as those of package control
 	}
-	s := script{text: reads + text}
-	s.sha = sum(s.text)
-	l.texts[sha] = s
+	text = reads + text
+	s := script{text, sum(text)}
+	l.scripts.Store(sha, s)
 	return s, true
 }
 

@@ -75,7 +75,7 @@ func New(client redis.UniversalClient, policies []Policy, o Options) (l *Limits,
 	if err := (&clientip.Config{IPv6Prefix: o.IPv6Prefix}).Validate(); err != nil {
 		return nil, err
 	}
-	reading := &look{texts: make(map[string]script)}
+	reading := new(look)
 	client.AddHook(reading)
 	if cluster, ok := client.(*redis.ClusterClient); ok {
 		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(reading) }) // a store asks servers for their tokens
