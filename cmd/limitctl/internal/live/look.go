@@ -2,8 +2,6 @@ package live
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -40,10 +38,7 @@ func (l *look) of(sha string) (script, bool) {
 	return s, true
 }
 
-func sum(text string) string {
-	sum := sha1.Sum([]byte(text))
-	return hex.EncodeToString(sum[:])
-}
+func sum(text string) string { return redis.NewScript(text).Hash() }
 
 func (l *look) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
