@@ -92,8 +92,6 @@ type printer interface {
 	event(instance string, e *feed.Event) error
 	// missed prints how many decisions an instance left out.
 	missed(instance string, at time.Time, admitted, refused int64) error
-	// tick is called at least once a second while an instance publishes.
-	tick(now time.Time) error
 }
 
 // run prints batches. An error before the first batch ends it.
@@ -148,7 +146,10 @@ func (w *watch) print(batch *feed.Batch, left omissions, now time.Time) error {
 			return err
 		}
 	}
-	return w.to.tick(now)
+	if table, ok := w.to.(*watchTable); ok {
+		return table.tick(now)
+	}
+	return nil
 }
 
 // wants reports whether to print a decision. Only those that a rule refused or marked name

@@ -32,8 +32,6 @@ func (j *watchJSON) missed(instance string, _ time.Time, admitted, refused int64
 	}{instance, admitted, refused}, false)
 }
 
-func (j *watchJSON) tick(time.Time) error { return nil }
-
 // watchLines prints lines in words. Their columns grow as wide as what was printed.
 type watchLines struct {
 	to   io.Writer
@@ -62,8 +60,6 @@ func (l *watchLines) missed(instance string, at time.Time, admitted, refused int
 	_, err := fmt.Fprintf(l.to, "%s  %s not shown, of all policies\n", l.head(instance, at), strings.Join(parts, " and "))
 	return err
 }
-
-func (l *watchLines) tick(time.Time) error { return nil }
 
 func (l *watchLines) head(instance string, at time.Time) string {
 	return at.In(l.zone).Format("15:04:05.000") + " " + l.column(0, instance)
@@ -178,7 +174,8 @@ func (t *watchTable) missed(_ string, _ time.Time, admitted, refused int64) erro
 	return nil
 }
 
-// tick prints the table if it is due.
+// tick prints the table if it is due. It is called at least once a second while an instance
+// publishes.
 func (t *watchTable) tick(now time.Time) error {
 	if t.begun.IsZero() {
 		t.begun = now

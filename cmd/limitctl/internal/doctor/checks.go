@@ -166,25 +166,22 @@ func cluster(f *RedisFacts, n *Node) Finding {
 func writable(f *RedisFacts, n *Node) Finding {
 	switch rights := &n.Rights; {
 	case rights.WriteErr != "":
+		code, _, _ := strings.Cut(rights.WriteErr, " ")
+		return Fail.because("%s", rights.WriteErr).change(unwritable[code]...)
 	case rights.Err != nil:
 		return Skipped.because("EVAL: %v", rights.Err)
 	case !rights.Writable:
 		return Skipped.because("this user may not run a command that shows it; see the check permissions")
-	default:
-		return OK.because("it accepts writes")
 	}
-	r := Fail.because("%s", n.Rights.WriteErr)
-	switch word, _, _ := strings.Cut(n.Rights.WriteErr, " "); word {
-	case "READONLY":
-		return r.change("point the program at the primary")
-	case "OOM":
-		return r.change("raise maxmemory, see the check memory")
-	case "MISCONF":
-		return r.change("see the check persistence: the disk fails, or is full")
-	case "NOREPLICAS":
-		return r.change("bring its replicas back, see the check replicas")
-	}
-	return r
+	return OK.because("it accepts writes")
+}
+
+// unwritable says what to change, by the code of the error of a write.
+var unwritable = map[string][]string{
+	"READONLY":   {"point the program at the primary"},
+	"OOM":        {"raise maxmemory, see the check memory"},
+	"MISCONF":    {"see the check persistence: the disk fails, or is full"},
+	"NOREPLICAS": {"bring its replicas back, see the check replicas"},
 }
 
 func permissions(f *RedisFacts, n *Node) Finding {

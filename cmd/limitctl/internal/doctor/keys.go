@@ -76,10 +76,8 @@ func (k *Keys) look(ctx context.Context, client redis.Cmdable, names []string) e
 	for i, name := range names {
 		r := replies[i]
 		for _, err := range []error{r.kind.Err(), r.ttl.Err(), r.size.Err(), r.first.Err()} {
-			switch {
-			case err == nil, redis.HasErrorPrefix(err, "WRONGTYPE"):
-			case redis.HasErrorPrefix(err, "MOVED"), redis.HasErrorPrefix(err, "ASK"): // it has migrated
-			default:
+			migrated := redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")
+			if err != nil && !migrated && !redis.HasErrorPrefix(err, "WRONGTYPE") {
 				return err
 			}
 		}

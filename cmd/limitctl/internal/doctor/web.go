@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -142,16 +143,9 @@ func (t target) probe(ctx context.Context, client *http.Client, forged string) P
 // X-RateLimit-Remaining.
 func remaining(h http.Header) map[string]int64 {
 	m := make(map[string]int64)
-	for _, value := range h.Values("RateLimit") {
-		for member := range strings.SplitSeq(value, ",") {
-			name, parameters, _ := strings.Cut(member, ";")
-			for p := range strings.SplitSeq(parameters, ";") {
-				if text, ok := strings.CutPrefix(strings.TrimSpace(p), "r="); ok {
-					if r, err := strconv.ParseInt(text, 10, 64); err == nil {
-						m[strings.Trim(strings.TrimSpace(name), `"`)] = r
-					}
-				}
-			}
+	for _, member := range remainingOf.FindAllStringSubmatch(strings.Join(h.Values("RateLimit"), ","), -1) {
+		if r, err := strconv.ParseInt(member[2], 10, 64); err == nil {
+			m[member[1]] = r
 		}
 	}
 	if r, err := strconv.ParseInt(h.Get("X-RateLimit-Remaining"), 10, 64); err == nil && len(m) == 0 {
@@ -159,6 +153,9 @@ func remaining(h http.Header) map[string]int64 {
 	}
 	return m
 }
+
+// remainingOf matches the name of a rule and its parameter r.
+var remainingOf = regexp.MustCompile(`"?([^",;\s]+)"?\s*(?:;[^,;]*)*?;\s*r=(-?[0-9]+)`)
 
 // What an application shows from outside.
 
