@@ -232,13 +232,13 @@ func (c *caller) check(cmd *cobra.Command, path string, earlier *policyfile.File
 		return err
 	}
 	var warnings bytes.Buffer
-	log := slog.New(slog.NewTextHandler(&warnings, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
+	lines := &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Key == slog.LevelKey { // which are for lines in a log
 			return slog.Attr{}
 		}
 		return a
-	}}))
-	policies, err := policyfile.Open(path, &policyfile.Options{Log: log})
+	}}
+	policies, err := policyfile.Open(path, &policyfile.Options{Log: slog.New(slog.NewTextHandler(&warnings, lines))})
 	if err != nil {
 		return err
 	}

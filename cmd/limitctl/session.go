@@ -104,7 +104,7 @@ type session struct {
 // quiet is the log of packages whose messages are for programs.
 var quiet = slog.New(slog.DiscardHandler)
 
-// session opens a Redis, whose documents of package control have a prefix, and has not connected yet.
+// session opens a Redis, which has not connected yet. controlPrefix is that of package control.
 func (c *connection) session(controlPrefix string) (*session, error) {
 	client, err := c.dial()
 	if err != nil {

@@ -80,8 +80,8 @@ func New(client redis.UniversalClient, policies []Policy, o Options) (l *Limits,
 	if cluster, ok := client.(*redis.ClusterClient); ok {
 		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(reading) }) // a store asks servers for their tokens
 	}
-	l = &Limits{options: o, stored: make(map[string][]*Rule)}
-	l.store = redisstore.New(client, &redisstore.Options{Prefix: o.Prefix, Secret: o.Secret, Spread: o.Spread, Timeout: callTimeout})
+	store := redisstore.New(client, &redisstore.Options{Prefix: o.Prefix, Secret: o.Secret, Spread: o.Spread, Timeout: callTimeout})
+	l = &Limits{store: store, options: o, stored: make(map[string][]*Rule)}
 	for _, p := range policies {
 		stored := p.stored()
 		if _, twice := l.stored[stored]; twice {

@@ -91,8 +91,9 @@ func (l *Limits) peek(ctx context.Context, r *Rule, key, plan string) (State, er
 	}
 	now, o := time.Now(), &d.Outcomes()[0]
 	fits, capacity := o.Need(1), charge.Quota.Capacity()
-	s := State{rule: r, Policy: r.Policy, Rule: r.Name, Key: key, Plan: plan, Limit: charge.Quota.Limit, Override: overridden,
-		Capacity: capacity, Used: capacity - o.Remaining, Refused: !fits, Shadow: r.Shadow != nil && r.Shadow.Enforced == 0}
+	s := State{rule: r, Policy: r.Policy, Rule: r.Name, Key: key, Plan: plan,
+		Limit: charge.Quota.Limit, Override: overridden, Capacity: capacity, Used: capacity - o.Remaining,
+		Refused: !fits, Shadow: r.Shadow != nil && r.Shadow.Enforced == 0}
 	if !utf8.ValidString(key) {
 		s.Quoted = strconv.QuoteToASCII(key)
 	}
