@@ -11,6 +11,7 @@ require (
 	github.com/routelimit/limit/ops v0.1.0
 	github.com/routelimit/limit/ops/metrics v0.1.0
 	github.com/stretchr/testify v1.12.1
+	github.com/tidwall/gjson v1.20.1
 )
 
 require (
@@ -41,6 +42,8 @@ require (
 	github.com/prometheus/procfs v0.21.1 // indirect
 	github.com/quic-go/qpack v0.6.0 // indirect
 	github.com/quic-go/quic-go v0.59.0 // indirect
+	github.com/tidwall/match v1.1.1 // indirect
+	github.com/tidwall/pretty v1.2.0 // indirect
 	github.com/twitchyliquid64/golang-asm v0.15.1 // indirect
 	github.com/ugorji/go/codec v1.3.1 // indirect
 	go.mongodb.org/mongo-driver/v2 v2.5.0 // indirect

@@ -52,7 +52,7 @@ func (l limits) rules() limit.RuleSet {
 type gateway struct {
 	*http.ServeMux
 	upstream  *url.URL
-	transport http.RoundTripper
+	transport *http.Transport
 	output    int64           // the most tokens of a reply
 	drain     time.Duration   // how long to read a reply whose client has left
 	cut       context.Context // ends when a shutdown no longer waits for replies
@@ -61,22 +61,24 @@ type gateway struct {
 
 // newGateway returns a gateway with the quotas of a store. Each API has its style of headers and
 // refusals.
-func newGateway(upstream *url.URL, store core.Store, l limits, drain time.Duration) (*gateway, error) {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DisableCompression = true
-	g := &gateway{ServeMux: http.NewServeMux(), upstream: upstream, transport: transport, output: l.output, drain: drain}
+func newGateway(upstream *url.URL, store core.Store, l limits, drain time.Duration) *gateway {
+	g := &gateway{ServeMux: http.NewServeMux(), upstream: upstream, output: l.output, drain: drain,
+		transport: http.DefaultTransport.(*http.Transport).Clone()}
+	g.transport.DisableCompression = true
 	g.cut, g.stop = context.WithCancel(context.Background())
 	for _, a := range []*api{openAI, anthropic} {
-		fail := func(w http.ResponseWriter, _ *http.Request, _ error) {
-			a.fail(w, http.StatusServiceUnavailable, "the limits are unavailable")
-		}
-		policy, err := limit.New(store, &limit.Options{Headers: a.style, Refuse: a.refuse, Fail: fail}).Policy(l.rules())
-		if err != nil {
-			return nil, err
-		}
+		policy, err := limit.New(store, &limit.Options{Headers: a.style,
+			Refuse: func(w http.ResponseWriter, _ *http.Request, d limit.Decision) {
+				a.fail(w, http.StatusTooManyRequests, (&limit.RefusedError{Decision: d}).Error())
+			},
+			Fail: func(w http.ResponseWriter, _ *http.Request, _ error) {
+				a.fail(w, http.StatusServiceUnavailable, "the limits are unavailable")
+			},
+		}).Policy(l.rules())
+		must(err)
 		g.HandleFunc("POST "+a.path, func(w http.ResponseWriter, r *http.Request) { g.serve(w, r, a, policy) })
 	}
-	return g, nil
+	return g
 }
 
 // serve reads a request and forwards it if the rules admit the most that it can use.
@@ -95,8 +97,8 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request, a *api, policy *
 		hash := sha256.Sum256([]byte(key)) // the store needs no secrets
 		given := limit.Request{Keys: map[string]string{"user": hex.EncodeToString(hash[:16])}, Costs: q.costs(q.most),
 			Hold: time.Minute} // after which the rules get back what a gateway that dies has reserved
-		next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.forward(w, r, a, q) })
-		if err := policy.Serve(w, r, given, next); err != nil {
+		next := func(w http.ResponseWriter, r *http.Request) { g.forward(w, r, q) }
+		if err := policy.Serve(w, r, given, http.HandlerFunc(next)); err != nil {
 			panic(err) // costs and rules have different names
 		}
 	}
@@ -104,15 +106,14 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request, a *api, policy *
 
 // forward sends an admitted request to the upstream and passes the reply on. It returns when the
 // reply has ended, even if the client has left, and settles what was used.
-func (g *gateway) forward(w http.ResponseWriter, r *http.Request, a *api, q *query) {
-	decision, detached := limit.DecisionFrom(r.Context()), context.WithoutCancel(r.Context())
-	m := &meter{most: q.most, anthropic: a == anthropic}
+func (g *gateway) forward(w http.ResponseWriter, r *http.Request, q *query) {
+	m := &meter{query: q}
 	defer func() { // the proxy panics if the client has left
-		if err := decision.SettleCosts(r.Context(), q.costs(m.used())); err != nil {
+		if err := limit.DecisionFrom(r.Context()).SettleCosts(r.Context(), q.costs(m.used())); err != nil {
 			log.Print("a request stays charged in full: ", err)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(detached, longest)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), longest)
 	defer cancel()
 	defer context.AfterFunc(r.Context(), func() { time.AfterFunc(g.drain, cancel) })()
 	defer context.AfterFunc(g.cut, cancel)()
@@ -135,15 +136,15 @@ func (g *gateway) forward(w http.ResponseWriter, r *http.Request, a *api, q *que
 			if m.stream = strings.HasPrefix(reply.Header.Get("Content-Type"), "text/event-stream"); reply.StatusCode/100 == 2 {
 				m.ReadCloser, reply.Body = reply.Body, m
 			} else {
-				m.most = usage{}
+				q.most = usage{}
 			}
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			if ctx.Err() == nil { // otherwise it is unknown what the upstream has done
-				m.most = usage{}
+				q.most = usage{}
 			}
-			a.fail(w, http.StatusBadGateway, "the upstream does not answer")
+			q.api.fail(w, http.StatusBadGateway, "the upstream does not answer")
 		},
 	}
 	proxy.ServeHTTP(w, r.WithContext(ctx))
@@ -154,18 +155,17 @@ func (g *gateway) forward(w http.ResponseWriter, r *http.Request, a *api, q *que
 func (g *gateway) run(ctx context.Context, listener net.Listener, grace time.Duration) error {
 	// ReadTimeout ends a request even after its body.
 	server := &http.Server{Handler: g, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: longest, WriteTimeout: longest}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	select {
-	case err := <-failed:
+	stopped := make(chan error, 1)
+	context.AfterFunc(ctx, func() {
+		defer time.AfterFunc(grace, g.stop).Stop()
+		wait, cancel := context.WithTimeout(context.Background(), grace+10*time.Second)
+		defer cancel()
+		stopped <- server.Shutdown(wait)
+	})
+	if err := server.Serve(listener); err != http.ErrServerClosed {
 		return err
-	case <-ctx.Done():
 	}
-	defer g.stop()
-	defer time.AfterFunc(grace, g.stop).Stop()
-	wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace+10*time.Second)
-	defer cancel()
-	return server.Shutdown(wait)
+	return <-stopped
 }
 
 func main() {
@@ -189,13 +189,11 @@ func main() {
 	}
 	target, err := url.ParseRequestURI(*upstream)
 	must(err)
-	g, err := newGateway(target, store, l, *drain)
-	must(err)
 	listener, err := net.Listen("tcp", *addr)
 	must(err)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	must(g.run(ctx, listener, *grace))
+	must(newGateway(target, store, l, *drain).run(ctx, listener, *grace))
 }
 
 func must(err error) {

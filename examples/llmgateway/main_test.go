@@ -100,8 +100,7 @@ func newWorld(t *testing.T, store core.Store, l limits, drain time.Duration) *wo
 		w.answer(rw, r)
 	})}
 	go upstream.Serve(w.upstream)
-	g, err := newGateway(&url.URL{Scheme: "http", Host: "upstream"}, store, l, drain)
-	require.NoError(t, err)
+	g := newGateway(&url.URL{Scheme: "http", Host: "upstream"}, store, l, drain)
 	transport := &http.Transport{DialContext: w.upstream.dial, DisableCompression: true, DisableKeepAlives: true}
 	g.transport, w.gateway = transport, g
 	front := newNetwork()
@@ -695,16 +694,19 @@ func TestLongStream(t *testing.T) {
 func TestCutAnywhere(t *testing.T) {
 	for _, stream := range []string{chunk + chunkUsage + chunkDone, start + block + blockUsage + messageStop} {
 		var all usage
+		q := &query{api: openAI, most: usage{hour: 1_000, output: 500}}
+		if stream == start+block+blockUsage+messageStop {
+			q.api = anthropic
+		}
 		for i := range len(stream) + 1 {
-			m := &meter{ReadCloser: io.NopCloser(io.MultiReader(strings.NewReader(stream[:i]), bytes.NewReader([]byte(stream[i:])))), stream: true,
-				anthropic: stream[0] == 'e', most: usage{hour: 1_000, output: 500}}
+			m := &meter{ReadCloser: io.NopCloser(io.MultiReader(strings.NewReader(stream[:i]), bytes.NewReader([]byte(stream[i:])))), stream: true, query: q}
 			require.NoError(t, m.Close())
 			if i == 0 {
 				all = m.used()
 				require.NotEqual(t, m.most, all)
 			}
 			require.Equal(t, all, m.used(), i)
-			m = &meter{ReadCloser: io.NopCloser(strings.NewReader(stream[:i])), stream: true, anthropic: stream[0] == 'e', most: m.most}
+			m = &meter{ReadCloser: io.NopCloser(strings.NewReader(stream[:i])), stream: true, query: q}
 			require.NoError(t, m.Close())
 			u := m.used()
 			require.True(t, u.valid() && u.output <= 500, i)

@@ -7,10 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/routelimit/limit"
 )
@@ -40,9 +44,10 @@ var prices = map[string]usage{
 	"claude-haiku-4-5":  {1_000_000, 100_000, 1_250_000, 2_000_000, 5_000_000},
 }
 
-// A query is a request for a model, with the body that is forwarded.
+// A query is a request for a model.
 type query struct {
-	body        []byte
+	api         *api
+	body        []byte // that is forwarded
 	most, price usage
 }
 
@@ -62,14 +67,20 @@ type api struct {
 	path   string
 	style  limit.Headers
 	most   string         // the field that bounds the output
+	counts []string       // fields of a usage: input, output, and input read from a cache or written to one
 	errors map[int]string // types of errors, by status
 }
 
+// The input of OpenAI includes what was read from a cache, and that of Anthropic does not.
 var (
-	openAI = &api{"/v1/chat/completions", limit.OpenAI, "max_completion_tokens", map[int]string{
-		429: "rate_limit_exceeded", 502: "server_error", 503: "server_error"}}
-	anthropic = &api{"/v1/messages", limit.Anthropic, "max_tokens", map[int]string{
-		401: "authentication_error", 413: "request_too_large", 429: "rate_limit_error", 502: "api_error", 503: "api_error"}}
+	openAI = &api{"/v1/chat/completions", limit.OpenAI, "max_completion_tokens",
+		[]string{"prompt_tokens", "completion_tokens", "prompt_tokens_details.cached_tokens"},
+		map[int]string{429: "rate_limit_exceeded", 502: "server_error", 503: "server_error"}}
+	anthropic = &api{"/v1/messages", limit.Anthropic, "max_tokens",
+		[]string{"input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens",
+			"cache_creation.ephemeral_1h_input_tokens"},
+		map[int]string{401: "authentication_error", 413: "request_too_large", 429: "rate_limit_error",
+			502: "api_error", 503: "api_error"}}
 )
 
 // key returns the API key of a request, and leaves no other one in the header.
@@ -101,11 +112,6 @@ func (a *api) fail(w http.ResponseWriter, status int, message string) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-func (a *api) refuse(w http.ResponseWriter, _ *http.Request, d limit.Decision) {
-	refused := limit.RefusedError{Decision: d}
-	a.fail(w, http.StatusTooManyRequests, refused.Error())
-}
-
 // What can cost more tokens than it has bytes, or has other prices, is refused, and so are names
 // such as Max_Tokens, which some parsers read as max_tokens.
 var (
@@ -125,21 +131,21 @@ func (a *api) parse(body []byte, most int64) (*query, error) {
 		MaxOutput int64                      `json:"max_completion_tokens"`
 		Options   map[string]json.RawMessage `json:"stream_options"`
 	}
+	asked.Options = map[string]json.RawMessage{}
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.UseNumber()
 	err := decoder.Decode(&fields)
-	if _, end := decoder.Token(); err == nil && end != io.EOF {
+	if err == nil && !gjson.ValidBytes(body) {
 		err = errors.New("something follows it")
 	}
-	for name, value := range fields {
+	for name := range fields {
 		if otherFields.MatchString(name) {
 			return nil, fmt.Errorf("the gateway does not serve the field %.40q", name)
 		}
-		if value == nil {
-			delete(fields, name) // which an upstream could take for no bound
-		}
 	}
-	plain, _ := json.Marshal(fields) // which was JSON; without escapes of letters, and each name once
+	// An upstream could take null for no bound.
+	maps.DeleteFunc(fields, func(_ string, value any) bool { return value == nil })
+	plain, _ := json.Marshal(fields) // without escapes of letters, and each name once
 	if err = errors.Join(err, json.Unmarshal(plain, &asked)); err != nil || fields == nil {
 		return nil, fmt.Errorf("the body must be an object with the fields of the API: %.200v", err)
 	}
@@ -159,74 +165,37 @@ func (a *api) parse(body []byte, most int64) (*query, error) {
 		return nil, fmt.Errorf("%s, times n, must be from 1 to %d", a.most, most)
 	}
 	if a == openAI && asked.Stream {
-		options, _ := fields["stream_options"].(map[string]any)
-		if options == nil {
-			options = map[string]any{}
-		}
-		options["include_usage"] = true
-		fields["stream_options"] = options
+		fields["stream_options"] = asked.Options
+		asked.Options["include_usage"] = json.RawMessage("true")
 	}
 	forwarded, err := json.Marshal(fields)
 	// The input costs at most a token for each byte, at the highest price.
-	return &query{forwarded, usage{hour: int64(len(body)) + overhead, output: output * choices}, price}, err
+	return &query{a, forwarded, usage{hour: int64(len(body)) + overhead, output: output * choices}, price}, err
 }
 
 // A meter reads the usage from a reply that passes.
 type meter struct {
+	*query
 	io.ReadCloser
-	most              usage // that was reserved
-	anthropic, stream bool
+	stream bool
 
-	line     []byte // that has begun; a plain reply is one line
-	tooLong  bool   // the rest of the line is left out
-	reported report
-	final    bool  // reported is of the whole reply
-	failed   bool  // the upstream has ended the stream with an error
-	deltas   int64 // bytes of text, with the JSON around it
-	err      error // io.EOF if the reply has passed to its end
-}
-
-// A report is the usage in a reply, of either API. The prompt of OpenAI includes what was read
-// from the cache, and the input of Anthropic does not.
-type report struct {
-	Prompt     int64 `json:"prompt_tokens"`
-	Completion int64 `json:"completion_tokens"`
-	Details    struct {
-		Cached int64 `json:"cached_tokens"`
-	} `json:"prompt_tokens_details"`
-
-	Input   int64 `json:"input_tokens"`
-	Output  int64 `json:"output_tokens"`
-	Read    int64 `json:"cache_read_input_tokens"`
-	Written int64 `json:"cache_creation_input_tokens"`
-	Writes  struct {
-		Hour int64 `json:"ephemeral_1h_input_tokens"`
-	} `json:"cache_creation"`
-}
-
-func (m *meter) usage() usage {
-	r := &m.reported
-	if m.anthropic {
-		return usage{r.Input, r.Read, r.Written - r.Writes.Hour, r.Writes.Hour, r.Output}
-	}
-	return usage{r.Prompt - r.Details.Cached, r.Details.Cached, 0, 0, r.Completion}
+	line     []byte   // that has begun; a plain reply is one line
+	counts   [5]int64 // that the reply has reported last, by api.counts
+	reported usage    // the same; zero without input before the first report
+	final    bool     // reported is of the whole reply
+	failed   bool     // the upstream has ended the stream with an error
+	deltas   int64    // bytes of text, with the JSON around it
+	err      error    // io.EOF if the reply has passed to its end
 }
 
 // Read reads the next bytes, which may begin and end anywhere.
 func (m *meter) Read(p []byte) (int, error) {
 	n, err := m.ReadCloser.Read(p)
-	for rest := p[:n]; len(rest) > 0; {
-		part, after, ended := rest, []byte(nil), false
-		if m.stream {
-			part, after, ended = bytes.Cut(rest, []byte("\n"))
-		}
-		if m.tooLong = m.tooLong || len(m.line)+len(part) > maxLine; m.tooLong {
-			m.deltas += int64(len(m.line) + len(part))
-			m.line = nil
-		} else {
-			m.line = append(m.line, part...)
-		}
-		if rest = after; ended {
+	for part := range bytes.SplitAfterSeq(p[:n], []byte("\n")) {
+		fits := min(len(part), maxLine-len(m.line))
+		m.line = append(m.line, part[:fits]...)
+		m.deltas += int64(len(part) - fits)
+		if m.stream && bytes.HasSuffix(part, []byte("\n")) {
 			m.end()
 		}
 	}
@@ -242,32 +211,43 @@ func (m *meter) Close() error {
 
 // end reads the line, which has ended.
 func (m *meter) end() {
-	var e struct {
-		Usage, Error *json.RawMessage
-		Message      struct{ Usage *json.RawMessage } // of message_start
-		Delta        json.RawMessage
-		Choices      []struct{ Delta json.RawMessage }
-	}
 	data, ok := bytes.CutPrefix(m.line, []byte("data:"))
-	if m.line, m.tooLong = m.line[:0], false; !ok && m.stream || json.Unmarshal(data, &e) != nil {
-		return
-	}
-	m.report(e.Message.Usage)
-	m.final = m.report(e.Usage) || m.final
-	m.failed = m.failed || e.Error != nil
-	m.deltas += int64(len(e.Delta))
-	for _, choice := range e.Choices {
-		m.deltas += int64(len(choice.Delta))
+	m.line = m.line[:0]
+	switch {
+	case len(data) >= maxLine-len("data:"): // the rest may be missing
+		m.deltas += int64(len(data))
+	case (ok || !m.stream) && gjson.ValidBytes(data):
+		event := gjson.ParseBytes(data)
+		m.report(event.Get("message.usage")) // of message_start
+		m.final = m.report(event.Get("usage")) || m.final
+		m.failed = m.failed || event.Get("error").Type != gjson.Null
+		for _, delta := range append(event.Get("choices.#.delta").Array(), event.Get("delta")) {
+			m.deltas += int64(len(delta.Raw))
+		}
 	}
 }
 
 // report reads a usage, and reports whether it is one. Each is for all that has passed, and may
 // leave out what has not changed.
-func (m *meter) report(data *json.RawMessage) bool {
-	before := m.reported
-	ok := data != nil && json.Unmarshal(*data, &m.reported) == nil && m.usage().valid()
-	if !ok {
-		m.reported = before
+func (m *meter) report(data gjson.Result) bool {
+	counts := m.counts
+	for i, name := range m.api.counts {
+		if n := data.Get(name); n.Type != gjson.Null {
+			var err error
+			if counts[i], err = strconv.ParseInt(n.Raw, 10, 64); err != nil {
+				return false
+			}
+		}
+	}
+	u := usage{input: counts[0], output: counts[1], cached: counts[2], written: counts[3], hour: counts[4]}
+	if m.api == openAI {
+		u.input -= u.cached
+	} else {
+		u.written -= u.hour
+	}
+	ok := data.IsObject() && u.valid()
+	if ok {
+		m.counts, m.reported = counts, u
 	}
 	return ok
 }
@@ -276,7 +256,7 @@ func (m *meter) report(data *json.RawMessage) bool {
 // output of a stream that was cut is estimated: a token for every four bytes of its deltas.
 func (m *meter) used() usage {
 	m.end()
-	u := m.usage()
+	u := m.reported
 	if m.final {
 		return u
 	}
