@@ -93,9 +93,9 @@ var formats = []*Format{
 	named("proxy_manager_standard", `[$time_local] $status - `+proxied+agents),
 	// Of gin.Logger, without colors.
 	named("gin", `[GIN] $time_local | $status |$latency| $remote_addr | $request_method "$request_uri"`),
-	{name: "json", cut: newSchema(usualNames).cut, loose: true},
+	{name: "json", cut: newSchema(nil).cut, loose: true},
 	// Of the TextHandler of log/slog.
-	{name: "logfmt", cut: newSchema(usualNames).cutPairs, loose: true},
+	{name: "logfmt", cut: newSchema(nil).cutPairs, loose: true},
 }
 
 const (

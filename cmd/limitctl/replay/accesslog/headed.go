@@ -7,19 +7,6 @@ import (
 	"strings"
 )
 
-// w3cNames are the fields of the W3C extended log format, which IIS and CloudFront write:
-// www.w3.org/TR/WD-logfile.html.
-var w3cNames = map[string]name{
-	"c-ip": {target: toClient, rank: 1}, "x-forwarded-for": {target: toForwarded, rank: 1},
-	"cs-username": {target: toUser, rank: 1}, "cs-method": {target: toMethod, rank: 1},
-	"cs-uri-stem": {target: toPath, rank: 1}, "cs-uri-query": {target: toQuery, rank: 1},
-	"sc-status": {target: toStatus, rank: 1}, "sc-bytes": {target: toBytes, rank: 1},
-	"cs(user-agent)": {target: toAgent, rank: 1},
-	"x-host-header":  {target: toHost, rank: 1}, "cs-host": {target: toHost, rank: 2}, "cs(host)": {target: toHost, rank: 3},
-}
-
-const w3cFields = "#Fields:"
-
 // isDirective reports whether a line is about the log, such as "#Version: 1.0".
 func isDirective(line string) bool {
 	if !strings.HasPrefix(line, "#") {
@@ -29,10 +16,11 @@ func isDirective(line string) bool {
 	return found && isWord(word)
 }
 
-// w3cFormat returns the format that a #Fields directive names, whose times are in UTC. It
-// returns nil for any other line, and if a date, a time or a path is missing.
+// w3cFormat returns the W3C extended log format, which IIS and CloudFront write, with the fields
+// that a #Fields directive names: www.w3.org/TR/WD-logfile.html. Its times are in UTC. It returns
+// nil for any other line, and if a date, a time or a path is missing.
 func w3cFormat(line string) *Format {
-	list, found := strings.CutPrefix(line, w3cFields)
+	list, found := strings.CutPrefix(line, "#Fields:")
 	if !found {
 		return nil
 	}
@@ -49,15 +37,15 @@ func w3cFormat(line string) *Format {
 		}
 		var date, clock string
 		for i, field := range fields {
-			switch field {
-			case "date":
+			switch n := logFormatNames[field]; {
+			case field == "date":
 				date = parts[i]
-			case "time":
+			case field == "time":
 				clock = parts[i]
-			case "cs(user-agent)": // without spaces: IIS writes a plus, and CloudFront %20
-				v.set(w3cNames[field], plainAgent(parts[i]))
-			default:
-				v.set(w3cNames[field], parts[i])
+			case n.target == toAgent: // without spaces: IIS writes a plus, and CloudFront %20
+				v.set(n, plainAgent(parts[i]))
+			case n.rank > 0:
+				v.set(n, parts[i])
 			}
 		}
 		v.set(name{target: toTime, rank: 1}, date+" "+clock)

@@ -23,7 +23,7 @@ type variable struct {
 var (
 	variablePattern = regexp.MustCompile(`\$(?:(\w+)|\{([^}]+)\})`)
 	quotedPattern   = regexp.MustCompile(`'([^']*)'|"([^"]*)"`)
-	logFormatNames  = newSchema(usualNames).names
+	logFormatNames  = newSchema(nil).names
 )
 
 func logFormat(text string) (*Format, error) {

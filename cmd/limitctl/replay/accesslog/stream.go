@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -134,16 +135,15 @@ func (s *Stream) split(r io.Reader) {
 		return
 	}
 	in := bufio.NewReaderSize(text, maxLine)
-	var parts joiner
+	parts := make(joiner)
 	for number := int64(1); err == nil; {
 		b := &batch{first: number, done: make(chan struct{})}
-		err = b.read(in, &parts)
+		err = b.read(in, parts)
 		number += int64(len(b.lines))
 		if s.format == nil {
-			format, problem := b.detect()
-			if s.format = format; format != nil {
-				s.err = nil
-			} else if s.err = cmp.Or(s.err, problem); s.err != nil && number > maxUnknown {
+			var problem error
+			s.format, problem = b.detect()
+			if s.err = cmp.Or(s.err, problem); s.format == nil && s.err != nil && number > maxUnknown {
 				return
 			}
 		}
@@ -153,8 +153,8 @@ func (s *Stream) split(r io.Reader) {
 		case <-s.quit:
 			return
 		}
-		if named := b.named(s.format); named != nil {
-			s.format, s.err = named, nil
+		if s.format = b.named(s.format); s.format != nil {
+			s.err = nil
 		}
 		switch {
 		case err == nil, errors.Is(err, io.EOF):
@@ -193,13 +193,9 @@ type batch struct {
 
 // read reads the lines of the batch, and joins those that were split. The error is that of the
 // reader.
-func (b *batch) read(in *bufio.Reader, parts *joiner) error {
+func (b *batch) read(in *bufio.Reader, parts joiner) error {
 	for size := 0; size < batchSize; {
 		text, err := in.ReadSlice('\n')
-		if len(text) == 0 && err != nil {
-			b.lines = append(b.lines, parts.rest()...)
-			return err
-		}
 		line := string(bytes.TrimRight(text, "\r\n"))
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			line = parts.join(line)
@@ -207,10 +203,12 @@ func (b *batch) read(in *bufio.Reader, parts *joiner) error {
 		for errors.Is(err, bufio.ErrBufferFull) {
 			_, err = in.ReadSlice('\n')
 		}
-		b.lines = append(b.lines, line)
-		size += len(line) + 1
+		if len(text) > 0 {
+			b.lines = append(b.lines, line)
+			size += len(line) + 1
+		}
 		if err != nil {
-			b.lines = append(b.lines, parts.rest()...)
+			b.lines = slices.AppendSeq(b.lines, maps.Values(parts)) // those that have no end
 			return err
 		}
 	}
@@ -236,7 +234,7 @@ func (b *batch) detect() (*Format, error) {
 }
 
 // named returns the format of the last line of the batch that names the fields of those behind
-// it, or nil.
+// it, or the current one.
 func (b *batch) named(current *Format) *Format {
 	if current.mayChange() {
 		for _, line := range slices.Backward(b.lines) {
@@ -245,7 +243,7 @@ func (b *batch) named(current *Format) *Format {
 			}
 		}
 	}
-	return nil
+	return current
 }
 
 func (b *batch) parse(current *Format) {

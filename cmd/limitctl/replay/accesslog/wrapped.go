@@ -108,37 +108,25 @@ func isWord(s string) bool {
 	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/-") == ""
 }
 
-// A joiner joins the lines that a container runtime has split.
-type joiner struct {
-	begun map[string]string // by stream
-}
+// A joiner joins the lines that a container runtime has split: it has those that have begun, by
+// their streams.
+type joiner map[string]string
 
 // join returns the line to read: "" if line goes on, or else the whole of it.
-func (j *joiner) join(line string) string {
+func (j joiner) join(line string) string {
 	stream, text, goesOn, ok := piece(line)
 	if !ok {
 		return line
 	}
-	before := j.begun[stream]
-	switch {
-	case goesOn:
-		if j.begun == nil {
-			j.begun = make(map[string]string)
-		}
-		j.begun[stream] = before + text[:min(len(text), maxLine-len(before))]
-		return ""
-	case before == "":
+	before := j[stream]
+	if before == "" && !goesOn {
 		return line
 	}
-	delete(j.begun, stream)
-	return before + text[:min(len(text), maxLine-len(before))]
-}
-
-// rest returns the lines that have no end.
-func (j *joiner) rest() (lines []string) {
-	for _, text := range j.begun {
-		lines = append(lines, text)
+	whole := before + text[:min(len(text), maxLine-len(before))]
+	if goesOn {
+		j[stream] = whole
+		return ""
 	}
-	j.begun = nil
-	return lines
+	delete(j, stream)
+	return whole
 }
