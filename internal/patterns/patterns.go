@@ -7,6 +7,7 @@
 package patterns
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -22,6 +23,27 @@ type Of struct {
 }
 
 func (Of) ServeHTTP(http.ResponseWriter, *http.Request) {}
+
+// Register adds a pattern to a ServeMux, or returns why it panics at that, and at which
+// byte of the pattern.
+func Register(mux *http.ServeMux, pattern string, of Of) (offset int, problem string) {
+	defer func() {
+		if err := recover(); err != nil {
+			problem = strings.TrimPrefix(fmt.Sprint(err), "http: ")
+			if _, why, conflict := strings.Cut(problem, "\n"); conflict { // the first line names lines of this program
+				problem = strings.Join(strings.Fields(strings.TrimSuffix(why, ".")), " ") + ": write one that is more specific"
+				return
+			}
+			if _, why, found := strings.Cut(problem, `": at offset `); found { // behind the pattern
+				_, problem, _ = strings.Cut(why, ": ")
+				fmt.Sscan(why, &offset)
+			}
+			problem += ": write a pattern of net/http, such as POST /login or GET /items/{id}"
+		}
+	}()
+	mux.Handle(pattern, of)
+	return 0, ""
+}
 
 // A Match is a pattern that a request matches.
 type Match struct {

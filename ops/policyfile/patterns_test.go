@@ -33,7 +33,7 @@ func TestReachable(t *testing.T) {
 			continue
 		}
 		mux := http.NewServeMux()
-		if _, problem := handle(mux, pattern, patterns.Of{}); problem == "" {
+		if _, problem := patterns.Register(mux, pattern, patterns.Of{}); problem == "" {
 			valid++
 			assert.True(t, covers(mux, pattern), "%q matches no request", pattern)
 		}
@@ -50,7 +50,7 @@ func TestLegitimate(t *testing.T) {
 		_, problem := unmatchable(pattern)
 		assert.Empty(t, problem, pattern)
 		mux := http.NewServeMux()
-		_, problem = handle(mux, pattern, patterns.Of{})
+		_, problem = patterns.Register(mux, pattern, patterns.Of{})
 		assert.Empty(t, problem)
 		assert.True(t, covers(mux, pattern), pattern)
 	}

@@ -56,7 +56,7 @@ func (d *decoder) route(mux *http.ServeMux, policy string, r *route, owners map[
 	if offset, problem := unmatchable(r.pattern); problem != "" {
 		return offset, ": " + problem
 	}
-	offset, problem = handle(mux, r.pattern, patterns.Of{Policy: policy, Valued: len(r.values) > 0})
+	offset, problem = patterns.Register(mux, r.pattern, patterns.Of{Policy: policy, Valued: len(r.values) > 0})
 	switch first, known := owners[r.pattern]; {
 	case known && first.policy == policy:
 		return 0, " stands twice in the policy: remove one of them"
@@ -101,27 +101,6 @@ func wildcards(pattern string) (names []string) {
 		names = append(names, found[1])
 	}
 	return names
-}
-
-// handle adds a pattern to a ServeMux, or returns why it panics at that, and at which
-// byte of the pattern.
-func handle(mux *http.ServeMux, pattern string, of patterns.Of) (offset int, problem string) {
-	defer func() {
-		if err := recover(); err != nil {
-			problem = strings.TrimPrefix(fmt.Sprint(err), "http: ")
-			if _, why, conflict := strings.Cut(problem, "\n"); conflict { // the first line names lines of this program
-				problem = strings.Join(strings.Fields(strings.TrimSuffix(why, ".")), " ") + ": write one that is more specific"
-				return
-			}
-			if _, why, found := strings.Cut(problem, `": at offset `); found { // behind the pattern
-				_, problem, _ = strings.Cut(why, ": ")
-				fmt.Sscan(why, &offset)
-			}
-			problem += ": write a pattern of net/http, such as POST /login or GET /items/{id}"
-		}
-	}()
-	mux.Handle(pattern, of)
-	return 0, ""
 }
 
 // methods are those that are registered, except ones that no service has, and some that
