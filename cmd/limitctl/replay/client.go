@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"strings"
+	"unique"
 
 	"github.com/routelimit/limit/internal/clientip"
 )
@@ -15,71 +16,28 @@ type client struct {
 	key     string // as limit.ByIP resolves it; "" if the log has no address
 	hash    uint64
 	tracked bool // whether results may list it
-	agent   *agent
 
 	stayFrom, stayUntil int64 // of the current stay; 0 if there is none
 }
 
-// A user is a user name of the log.
-type user struct {
-	name string
-	hash uint64
-}
+const maxText = 256 // bytes of an address, an agent or a shown key that are kept
 
-// An agent is a user agent of the log.
-type agent struct {
-	text   string
-	header []string // of requests
-}
-
-// A known keeps one value for each text of the log, as far as its bound allows.
-type known[T any] struct {
-	most   int
-	values map[string]*T
-	make   func(text string, kept bool) *T
-}
-
-func (k *known[T]) get(text string) *T {
-	if v := k.values[text]; v != nil {
-		return v
+// client returns the client of an address: the same one each time, as far as the bound allows.
+func (r *run) client(address string) *client {
+	if c := r.clients[address]; c != nil {
+		return c
 	}
-	text = strings.Clone(text)
-	kept := len(k.values) < k.most && len(text) <= maxText
-	v := k.make(text, kept)
-	if kept {
-		k.values[text] = v
+	address = strings.Clone(address)
+	key := clientip.Key(address, r.options.IPv6Prefix)
+	c := &client{Client: Client{Address: address}, key: key, hash: hash(key)}
+	if c.tracked = len(r.clients) < r.options.maxClients && len(address) <= maxText; c.tracked {
+		r.clients[address] = c
 	}
-	return v
+	return c
 }
 
-// A registry has the addresses, users and agents of the log.
-type registry struct {
-	clients known[client]
-	users   known[user]
-	agents  known[agent]
-}
-
-const (
-	maxAgents = 1 << 14
-	maxText   = 256 // bytes of an address, a user or an agent that are kept
-)
-
-var noUser = &user{}
-
-func newRegistry(o *Options) *registry {
-	return &registry{
-		known[client]{o.maxClients, make(map[string]*client), func(text string, kept bool) *client {
-			key := clientip.Key(text, o.IPv6Prefix)
-			return &client{Client: Client{Address: text}, key: key, hash: hash(key), tracked: kept}
-		}},
-		known[user]{o.maxClients, make(map[string]*user), func(text string, _ bool) *user {
-			return &user{name: text, hash: hash(text)}
-		}},
-		known[agent]{maxAgents, make(map[string]*agent), func(text string, _ bool) *agent {
-			return &agent{text, []string{text}}
-		}},
-	}
-}
+// kept returns a text of a line such that it does not keep the line, and is in memory once.
+func kept(text string) string { return unique.Make(text).Value() }
 
 // hash is the same in each run, so that results can be repeated.
 func hash(s string) uint64 {

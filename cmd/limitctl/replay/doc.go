@@ -23,7 +23,7 @@
 // # Memory
 //
 // Memory does not grow with the log. [Options].MaxKeys and Reorder bound it. Results tell
-// at most 262,144 addresses and as many users apart, but all are decided. Suggestions
+// at most 262,144 addresses apart, but all are decided. Suggestions
 // observe at most 131,072 pairs of a route and a client: in a log with more, half of the
 // clients are left out, chosen by a hash, as often as needed. A replay of suggested rules has
 // quotas for MaxKeys keys, and remembers those that it refuses. With the defaults, a log that

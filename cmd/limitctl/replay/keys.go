@@ -60,7 +60,7 @@ func has(k *grammar.Key, e *event) bool {
 func valueOf(k *grammar.Key, e *event) (v string) {
 	switch k.Kind {
 	case grammar.User:
-		v = e.user.name
+		v = e.user
 	case grammar.Header:
 		v = e.fields["header "+http.CanonicalHeaderKey(k.Name)]
 	case grammar.Cookie:
@@ -70,10 +70,8 @@ func valueOf(k *grammar.Key, e *event) (v string) {
 		u.RawQuery = e.query
 		v = u.Query().Get(k.Name)
 	case grammar.Path:
-		for i := range e.place.matched {
-			for _, f := range e.place.matched[i].by {
-				v = cmp.Or(v, f.values[k.Name])
-			}
+		for _, m := range slices.Concat(e.place.matched[:]...) {
+			v = cmp.Or(v, m.values[k.Name])
 		}
 	default: // of a function, too
 		v = e.client.key

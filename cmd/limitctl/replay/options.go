@@ -72,7 +72,7 @@ type Options struct {
 	Progress func(records int64)
 
 	// Tests lower these bounds: see Memory.
-	maxClients int // addresses, and users; each takes about 400 bytes
+	maxClients int // addresses; each takes about 400 bytes
 	maxSeries  int // pairs of a route, or of all, and a client; each takes about 450 bytes
 }
 

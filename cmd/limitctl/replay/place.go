@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
@@ -16,19 +17,13 @@ type place struct {
 	url    *url.URL // nil if the client sent no request that a server would route
 	route  int      // in places.routes
 
-	matched [2]match // by each set of policies
+	matched [2][]match // by each set of policies
 }
 
-// A match is what the patterns of a set of policies say about a place.
+// A match is a policy that decides, and the pattern by which it does.
 type match struct {
-	pattern string   // the best one
-	bound   []*bound // the policies that decide, and for each:
-	by      []found
-}
-
-// A found is what a policy needs of the pattern by which it decides.
-type found struct {
-	pattern string
+	*bound
+	pattern string            // or what stands for it
 	values  map[string]string // of the wildcards in the pattern; nil if no rule needs them
 }
 
@@ -95,14 +90,15 @@ func (p *places) make(key placeKey, r *accesslog.Record) *place {
 	}
 	at.url = u
 	for i, side := range p.sides {
-		at.matched[i] = side.match(at)
+		at.matched[i] = side.matching(at)
 	}
-	switch {
-	case at.matched[0].pattern != "":
-		at.route = p.routeOf(at.matched[0].pattern)
-	case at.matched[1].pattern != "":
-		at.route = p.routeOf(at.matched[1].pattern)
-	case p.guesses(r):
+	for _, m := range slices.Concat(at.matched[:]...) {
+		if len(m.Routes) > 0 { // the first one is the best
+			at.route = p.routeOf(m.pattern)
+			return at
+		}
+	}
+	if p.guesses(r) {
 		at.route = p.guess(at)
 	}
 	return at

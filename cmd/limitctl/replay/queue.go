@@ -9,8 +9,8 @@ import (
 type event struct {
 	time   int64 // microseconds
 	client *client
-	user   *user
-	agent  *agent
+	user   string
+	agent  string
 	place  *place
 	route  int // of place, as it was known then
 	moved  bool

@@ -23,7 +23,7 @@ func (r *run) report(log Source) *Result {
 		result.From, result.To = timeOf(r.begun), timeOf(r.now)
 	}
 	result.Refusals = []Client{} // not null in JSON
-	result.Clients = int64(len(r.registry.clients.values))
+	result.Clients = int64(len(r.clients))
 	result.Policies = policyResults(r.sides[0].bound, r.options.Top)
 	r.listClients()
 	result.Routes = []RouteResult{}
@@ -70,7 +70,7 @@ func policyResults(all []*bound, most int) []PolicyResult {
 
 func (r *run) listClients() {
 	var refused []*client
-	for _, c := range r.registry.clients.values {
+	for _, c := range r.clients {
 		r.endStay(c)
 		if c.Refused > 0 {
 			refused = append(refused, c)
@@ -80,7 +80,6 @@ func (r *run) listClients() {
 		return cmp.Or(cmp.Compare(b.Refused, a.Refused), strings.Compare(a.Address, b.Address))
 	})
 	for _, c := range refused[:min(len(refused), r.options.Top)] {
-		c.Agent = c.agent.text
 		r.result.Refusals = append(r.result.Refusals, c.Client)
 	}
 }

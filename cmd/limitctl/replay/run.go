@@ -40,7 +40,7 @@ func Run(ctx context.Context, log Source, options *Options) (*Result, error) {
 	}
 	result := r.report(log)
 	if stopped == nil && len(result.Suggestions) > 0 && r.options.Again != nil {
-		r.registry, r.suggest = nil, nil // their memory is needed again
+		r.clients, r.suggest = nil, nil // their memory is needed again
 		stopped = r.tryOut(ctx)
 	}
 	return result, stopped
@@ -52,7 +52,7 @@ type run struct {
 	options  Options
 	notes    notes
 	presence presence
-	registry *registry
+	clients  map[string]*client // by their addresses
 	places   *places
 	queue    queue
 	sides    []*side // the old policies, and the new ones if there are any
@@ -77,7 +77,7 @@ func newRun(given *Options) (*run, error) {
 	if o.Reorder < -1 || o.MaxKeys < 0 || o.Top < 0 {
 		return nil, errors.New("replay: a negative number in Options: write 0 for the default")
 	}
-	r := &run{options: o, registry: newRegistry(&o), newly: newTop(o.Top), buckets: newBuckets(), presence: make(presence), begun: -1,
+	r := &run{options: o, clients: make(map[string]*client), newly: newTop(o.Top), buckets: newBuckets(), presence: make(presence), begun: -1,
 		request: &http.Request{Header: make(http.Header)}}
 	r.queue = queue{late: max(0, o.Reorder), decide: r.decide}
 	old, err := newSide(&o, r)
@@ -117,6 +117,7 @@ func (r *run) read(ctx context.Context, log Source) error {
 			continue
 		}
 		e := event{time: record.Time, place: r.places.of(record),
+			user: kept(record.User), agent: kept(record.UserAgent[:min(maxText, len(record.UserAgent))]),
 			query: strings.Clone(record.Query), fields: record.Fields}
 		if e.place.url == nil {
 			r.result.NotHTTP++
@@ -126,11 +127,7 @@ func (r *run) read(ctx context.Context, log Source) error {
 			continue
 		}
 		e.route = e.place.route
-		e.client = r.registry.clients.get(r.address(record))
-		e.agent = r.registry.agents.get(record.UserAgent[:min(maxText, len(record.UserAgent))])
-		if e.user = noUser; record.User != "" {
-			e.user = r.registry.users.get(record.User)
-		}
+		e.client = r.client(r.address(record))
 		r.finer = r.finer || e.time%second != 0
 		r.presence.read(&e)
 		r.queue.add(e)
@@ -157,7 +154,7 @@ func (r *run) decide(e *event) {
 	r.makeRequest(e)
 	var outcomes [2]outcome
 	for i, s := range r.sides {
-		outcomes[i] = s.decide(e, &e.place.matched[i], r.request)
+		outcomes[i] = s.decide(e, e.place.matched[i], r.request)
 	}
 	if outcomes[0].undecided || outcomes[1].undecided {
 		r.result.Undecided++
@@ -173,8 +170,8 @@ func (r *run) makeRequest(e *event) {
 	r.request.Method, r.request.Host, r.request.URL = e.place.method, e.place.host, &r.url
 	r.request.RemoteAddr = e.client.Address
 	clear(r.request.Header)
-	if e.agent.text != "" {
-		r.request.Header["User-Agent"] = e.agent.header
+	if e.agent != "" {
+		r.request.Header.Set("User-Agent", e.agent)
 	}
 	for field, value := range e.fields {
 		kind, name, _ := strings.Cut(field, " ")
@@ -197,11 +194,11 @@ func (r *run) count(e *event, old, added *outcome) {
 	r.result.Requests++
 	route.Requests++
 	c.Requests++
-	c.agent = e.agent
+	c.Agent = e.agent
 	r.result.Untracked += one(!c.tracked)
 	r.addressless += one(c.key == "")
 	r.result.Exempt += one(old.exempt)
-	r.result.NoRoute += one(len(e.place.matched[0].bound) == 0)
+	r.result.NoRoute += one(len(e.place.matched[0]) == 0)
 	if old.refused {
 		r.result.Refused++
 		route.Refused++

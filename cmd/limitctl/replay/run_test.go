@@ -331,16 +331,16 @@ func TestUnreplayable(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	for want, o := range map[string]*Options{
-		"no user resolver":        nil,
-		"write POST":              nil,
-		"conflicts with pattern":  {Policies: []Policy{{Routes: []string{"GET /a/{x}", "GET /{y}/b"}, Rules: limit.MustParse("1/1s global")}}},
-		"write a pattern":         {Policies: []Policy{{Routes: []string{"GET  /a {"}, Rules: limit.MustParse("1/1s global")}}},
-		"no rules":                {Policies: []Policy{{Rules: limit.Rules()}}},
-		`write "path id"`:         {Policies: []Policy{{Routes: []string{"GET /{id}"}, Rules: limit.MustParse("1/1s per path name")}}},
-		"negative number":         {MaxKeys: -1},
-		"different rules":         nil,
-		`policy "old"`:            {Policies: []Policy{{Name: "old", Routes: []string{"{"}, Rules: limit.MustParse("1/1s global")}}},
-		`route "GET /a": pattern`: {Policies: []Policy{{Routes: []string{"GET /a", "GET /a"}, Rules: limit.MustParse("1/1s global")}}},
+		"no user resolver":      nil,
+		"write POST":            nil,
+		"both match some paths": {Policies: []Policy{{Routes: []string{"GET /a/{x}", "GET /{y}/b"}, Rules: limit.MustParse("1/1s global")}}},
+		"write a pattern":       {Policies: []Policy{{Routes: []string{"GET  /a {"}, Rules: limit.MustParse("1/1s global")}}},
+		"no rules":              {Policies: []Policy{{Rules: limit.Rules()}}},
+		`write "path id"`:       {Policies: []Policy{{Routes: []string{"GET /{id}"}, Rules: limit.MustParse("1/1s per path name")}}},
+		"negative number":       {MaxKeys: -1},
+		"different rules":       nil,
+		`policy "old"`:          {Policies: []Policy{{Name: "old", Routes: []string{"{"}, Rules: limit.MustParse("1/1s global")}}},
+		`route "GET /a": GET /a matches the same requests`: {Policies: []Policy{{Routes: []string{"GET /a", "GET /a"}, Rules: limit.MustParse("1/1s global")}}},
 	} {
 		if o == nil {
 			continue
@@ -442,6 +442,16 @@ func TestUncleanPaths(t *testing.T) {
 	result = replayed(t, []hit{{at: 1, request: "GET /items%2F7%2Fedit"}, {at: 2, request: "GET /files/../items/9/edit"}, {at: 3, request: "CONNECT //items/7/edit"}},
 		&Options{Policies: []Policy{{Routes: []string{"/items/{id}/edit"}, Rules: limit.MustParse("1/1m per path id")}, {Routes: []string{"/files/"}, Rules: limit.MustParse("5/1m global")}}})
 	assert.Equal(t, []int64{3, 1, 1, 0}, []int64{result.Policies[0].Requests, result.Policies[1].Requests, result.Refused, result.NoRoute})
+}
+
+// TestUncleanPathGivesBack has the policy of one reading of a path refuse a request that that of
+// another has admitted.
+func TestUncleanPathGivesBack(t *testing.T) {
+	const both = "GET /files/../items/9"
+	result := replayed(t, []hit{{at: 1, request: both}, {at: 2, request: both}, {at: 3, request: "GET /items/9"}, {at: 4, request: "GET /items/9"}},
+		&Options{Policies: []Policy{{Routes: []string{"/items/{id}"}, Rules: limit.MustParse("2/1m per path id")}, {Routes: []string{"/files/"}, Rules: limit.MustParse("1/1m global")}}})
+	items, files := result.Policies[0], result.Policies[1]
+	assert.Equal(t, []int64{1, 1, 1, 2}, []int64{items.Refused, items.GivenBack, files.Refused, result.Refused})
 }
 
 // TestCallers replays rules that tell callers apart by what no log has.

@@ -2,11 +2,11 @@ package replay
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -20,21 +20,21 @@ import (
 	"github.com/routelimit/limit/stores/memstore"
 )
 
-// A side is one set of policies with quotas of its own.
+// A side is one set of policies with quotas of its own. It is the store of them: see Take.
 type side struct {
+	*memstore.Store
 	limiter  *limit.Limiter
-	layers   layered // the store, if a request can meet several policies
 	adapter  adapter.Adapter[*side]
 	now      int64 // the clock of the store
 	mux      *http.ServeMux
-	always   []*bound                 // policies without routes
-	bound    []*bound                 // all, in their order
+	bound    []*bound                 // the policies in their order
 	sets     map[string]limit.RuleSet // that have a name, as they are replayed
 	overflow int64                    // decisions on a quota that keys share
 
 	// Of the current request.
 	event *event
-	found
+	match match
+	taken []core.Return
 }
 
 // A bound is a policy on a side, and what it has done.
@@ -43,7 +43,6 @@ type bound struct {
 	policy *limit.Policy
 	rules  []*ruleCount
 	values []string // names of path values that rules need
-	quotas string   // of a policy without routes: what stands for its route
 }
 
 // A ruleCount is what a rule has done.
@@ -61,19 +60,15 @@ type ruleCount struct {
 // newSide binds the policies of options. The error joins one for each thing wrong with them.
 func newSide(o *Options, r *run) (*side, error) {
 	s := &side{mux: http.NewServeMux(), sets: make(map[string]limit.RuleSet)}
-	s.layers.Store = memstore.New(&memstore.Options{MaxKeys: r.options.MaxKeys, Now: func() int64 { return s.now }})
-	store := core.Store(s.layers.Store)
-	if len(o.Policies) > 1 && slices.ContainsFunc(o.Policies, func(p Policy) bool { return len(p.Routes) == 0 }) {
-		store = &s.layers
-	}
-	s.limiter = limit.New(store, &limit.Options{
+	s.Store = memstore.New(&memstore.Options{MaxKeys: r.options.MaxKeys, Now: func() int64 { return s.now }})
+	s.limiter = limit.New(s, &limit.Options{
 		Exempt: o.Exempt, Bar: o.Bar, Log: slog.New(slog.DiscardHandler),
 		Proxies: limit.Proxies{IPv6Prefix: r.options.IPv6Prefix},
 	})
 	s.adapter = adapter.Adapter[*side]{
-		Route:     func(s *side) (method, pattern string) { return "", s.pattern },
-		PathValue: func(s *side, name string) string { return s.values[name] },
-		Caller:    limit.Caller[*side]{User: func(s *side) string { return s.event.user.name }},
+		Route:     func(s *side) (method, pattern string) { return "", s.match.pattern },
+		PathValue: func(s *side, name string) string { return s.match.values[name] },
+		Caller:    limit.Caller[*side]{User: func(s *side) string { return s.event.user }},
 		Next:      func(*side, *http.Request) (int, error) { return http.StatusOK, nil },
 	}
 	var errs []error
@@ -112,13 +107,9 @@ func (s *side) bind(p *Policy, r *run) error {
 		return fmt.Errorf("policy %q: %w", b.Name, err)
 	}
 	s.bound = append(s.bound, b)
-	if len(p.Routes) == 0 {
-		b.quotas = fmt.Sprintf("policy %d", len(s.bound))
-		s.always = append(s.always, b)
-	}
 	for _, route := range p.Routes {
-		if err := register(s.mux, route, patterns.Of{Policy: b, Valued: len(b.values) > 0}); err != nil {
-			return fmt.Errorf("policy %q: %w", b.Name, err)
+		if _, problem := patterns.Register(s.mux, route, patterns.Of{Policy: b, Valued: len(b.values) > 0}); problem != "" {
+			return fmt.Errorf("policy %q: route %q: %s", b.Name, route, problem)
 		}
 	}
 	return nil
@@ -181,42 +172,61 @@ func replayable(rule limit.Rule, r *run) limit.Rule {
 	return leaveOut(rule, r.presence.seek(syntaxOf(rule.Key)))
 }
 
-// registered is a place in this file, which says nothing to users.
-var registered = regexp.MustCompile(` \(registered at [^)]*\)`)
-
-// register adds a pattern to a mux, which panics if it does not take it.
-func register(mux *http.ServeMux, pattern string, of patterns.Of) (err error) {
-	defer func() {
-		if problem := recover(); problem != nil {
-			text, _, _ := strings.Cut(fmt.Sprint(problem), "\n")
-			text = registered.ReplaceAllString(text, "")
-			err = fmt.Errorf("route %q: %s: write a pattern of net/http once, such as POST /login or GET /items/{id}",
-				pattern, text)
+// matching returns the policies of a place: those without routes, and those of the patterns
+// that package policyfile finds for it.
+func (s *side) matching(at *place) (matches []match) {
+	for i, b := range s.bound {
+		if len(b.Routes) == 0 {
+			matches = append(matches, match{bound: b, pattern: fmt.Sprintf("policy %d", i+1)})
 		}
-	}()
-	mux.Handle(pattern, of)
+	}
+	for _, of := range patterns.Append(nil, s.mux, &http.Request{Method: at.method, URL: at.url, Host: at.host}) {
+		m := match{bound: of.Policy.(*bound), pattern: of.Pattern, values: make(map[string]string)}
+		value := of.Values(s.mux)
+		for _, name := range m.bound.values {
+			m.values[name] = value(name)
+		}
+		matches = append(matches, m)
+	}
+	return matches
+}
+
+// Take implements [core.Store]. It notes what a policy takes for a request, since the refusal
+// of a later one gives it back.
+func (s *side) Take(ctx context.Context, asks []core.Ask) error {
+	if err := s.Store.Take(ctx, asks); err != nil {
+		return err
+	}
+	for i := range asks {
+		a := &asks[i]
+		for j, c := range a.Charges {
+			stays := slices.ContainsFunc(s.match.rules, func(r *ruleCount) bool { return r.Name == c.Rule && r.charged })
+			if a.Decision.Allowed && c.Cost > 0 && !stays {
+				s.taken = append(s.taken, a.Decision.Return(j, c))
+			}
+		}
+	}
 	return nil
 }
 
-// match returns the policies of a place: those without routes, and those of the patterns
-// that package policyfile finds for it.
-func (s *side) match(at *place) (m match) {
-	for _, b := range s.always {
-		m.bound, m.by = append(m.bound, b), append(m.by, found{pattern: b.quotas})
+// Guarded keeps [limit.New] from adding a guard: memory does not fail.
+func (s *side) Guarded() bool { return true }
+
+// giveBack gives back the first n units that were taken for the request of outer policies.
+func (s *side) giveBack(outer []match, n int) {
+	for _, m := range outer {
+		m.GivenBack++
 	}
-	for _, of := range patterns.Append(nil, s.mux, &http.Request{Method: at.method, URL: at.url, Host: at.host}) {
-		b := of.Policy.(*bound)
-		by, value := found{pattern: of.Pattern}, of.Values(s.mux)
-		for _, name := range b.values {
-			if by.values == nil {
-				by.values = make(map[string]string)
-			}
-			by.values[name] = value(name)
-		}
-		m.pattern = cmp.Or(m.pattern, of.Pattern)
-		m.bound, m.by = append(m.bound, b), append(m.by, by)
+	for some := range slices.Chunk(s.taken[:n], core.MaxCharges) {
+		_, _ = s.Return(context.Background(), some) // memory does not fail
 	}
-	return m
+}
+
+// staysCharged reports whether a rule keeps what it took if a later policy refuses, as in the
+// limiter.
+func staysCharged(r limit.Rule) bool {
+	_, distinct := r.Algorithm.(limit.Distinct)
+	return r.Attempts || r.Settle != rules.Settlement{} || bans(r) || distinct
 }
 
 // An outcome is what a side decides about a request.
@@ -231,20 +241,18 @@ type outcome struct {
 
 // decide decides a request by the policies of its place, one after the other, until one
 // refuses it. Those before it give back what they took.
-func (s *side) decide(e *event, m *match, r *http.Request) (o outcome) {
-	s.now, s.event = e.time, e
-	s.layers.taken = s.layers.taken[:0]
-	for i, b := range m.bound {
-		taken := len(s.layers.taken)
-		s.layers.deciding = b
+func (s *side) decide(e *event, matches []match, r *http.Request) (o outcome) {
+	s.now, s.event, s.taken = e.time, e, s.taken[:0]
+	for i, b := range matches {
+		taken := len(s.taken)
+		s.match = b
 		b.Requests++
-		s.found = m.by[i]
 		for _, c := range b.rules {
 			c.noteKey(e)
 		}
 		d, err := s.adapter.Decide(b.policy, r, s, 0)
 		if !d.Allowed {
-			s.layers.giveBack(m.bound[:i], taken)
+			s.giveBack(matches[:i], taken)
 		}
 		if err != nil {
 			return outcome{undecided: true}

@@ -101,10 +101,11 @@ type window struct {
 
 // count counts a request for its client, and for its user.
 func (s *suggester) count(e *event) {
+	user := hash(e.user)
 	for _, route := range [...]int{e.route, allRoutes} {
 		s.add(e.time, e.client.hash, groupID{route, false})
-		if e.user != noUser {
-			s.add(e.time, e.user.hash, groupID{route, true})
+		if e.user != "" {
+			s.add(e.time, user, groupID{route, true})
 		}
 	}
 }
@@ -117,13 +118,13 @@ func (s *suggester) add(t int64, hash uint64, of groupID) {
 	}
 	g.requests++
 	sent := g.series[hash]
-	if sent == nil && hash >= s.from {
-		s.makeRoom()
-	}
-	if hash < s.from {
-		return
-	}
 	if sent == nil {
+		if hash >= s.from {
+			s.makeRoom()
+		}
+		if hash < s.from {
+			return
+		}
 		sent = new(series)
 		g.series[hash] = sent
 		s.size++
@@ -207,7 +208,8 @@ func (s *suggester) list(most int, routes []string, share float64, finer bool) [
 	mux, fits := http.NewServeMux(), map[string]bool{"": true}
 	list = slices.DeleteFunc(list, func(s Suggestion) bool {
 		if _, known := fits[s.Route]; !known {
-			fits[s.Route] = register(mux, s.Route, patterns.Of{}) == nil
+			_, problem := patterns.Register(mux, s.Route, patterns.Of{})
+			fits[s.Route] = problem == ""
 		}
 		return !fits[s.Route]
 	})
