@@ -31,35 +31,28 @@ var widths = []int64{second, 2 * second, 10 * second, 30 * second, minute, 5 * m
 // time does not make the others coarser. As they grow too many, they become longer.
 type buckets struct {
 	width int // in widths
-	spans map[int64]*Bucket
+	spans map[int64]Bucket
 }
 
-func newBuckets() *buckets { return &buckets{spans: make(map[int64]*Bucket)} }
+func newBuckets() *buckets { return &buckets{spans: make(map[int64]Bucket)} }
 
 func (b *buckets) add(t int64, refused bool) {
-	b.join(core.FloorDiv(t, widths[b.width]), &Bucket{Requests: 1, Refused: one(refused)})
+	b.join(core.FloorDiv(t, widths[b.width]), Bucket{Requests: 1, Refused: one(refused)})
 	for len(b.spans) > maxBuckets && b.width+1 < len(widths) {
-		b.widen()
+		narrow, factor := b.spans, widths[b.width+1]/widths[b.width]
+		b.width++
+		b.spans = make(map[int64]Bucket)
+		for at, s := range narrow {
+			b.join(core.FloorDiv(at, factor), s)
+		}
 	}
 }
 
-func (b *buckets) join(at int64, more *Bucket) {
+func (b *buckets) join(at int64, more Bucket) {
 	s := b.spans[at]
-	if s == nil {
-		s = new(Bucket)
-		b.spans[at] = s
-	}
 	s.Requests += more.Requests
 	s.Refused += more.Refused
-}
-
-func (b *buckets) widen() {
-	narrow, factor := b.spans, widths[b.width+1]/widths[b.width]
-	b.width++
-	b.spans = make(map[int64]*Bucket)
-	for at, s := range narrow {
-		b.join(core.FloorDiv(at, factor), s)
-	}
+	b.spans[at] = s
 }
 
 func (b *buckets) list() (width time.Duration, list []Bucket) {
@@ -67,7 +60,7 @@ func (b *buckets) list() (width time.Duration, list []Bucket) {
 	for _, at := range slices.Sorted(maps.Keys(b.spans)) {
 		s := b.spans[at]
 		s.Start = timeOf(at * widths[b.width])
-		list = append(list, *s)
+		list = append(list, s)
 	}
 	return time.Duration(widths[b.width]) * time.Microsecond, list
 }

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/rules"
@@ -20,6 +19,8 @@ type presence map[string]*sought // by the text of the key
 type sought struct {
 	key  grammar.Key
 	seen bool // whether a record that was read has the key
+
+	costs map[rules.Cost]rules.Cost // see leaveOut
 }
 
 // seek returns the entry of a key, or nil if its absence says nothing.
@@ -32,7 +33,7 @@ func (p presence) seek(k grammar.Key) *sought {
 	}
 	text := k.String()
 	if p[text] == nil {
-		p[text] = &sought{key: k}
+		p[text] = &sought{key: k, costs: make(map[rules.Cost]rules.Cost)}
 	}
 	return p[text]
 }
@@ -43,20 +44,18 @@ func (p presence) read(e *event) {
 	}
 }
 
-// leaveOut makes a rule cost nothing for the requests until which no record had its key.
-// A ban costs nothing anyway, and stays.
-func leaveOut(r limit.Rule, key *sought) limit.Rule {
-	if key == nil || bans(r) {
-		return r
+// leaveOut returns a cost that is 0 for the requests until which no record had the key. It is the
+// same for the same cost, since sets that several policies are with share their rules.
+func (s *sought) leaveOut(cost rules.Cost) rules.Cost {
+	if _, known := s.costs[cost]; !known {
+		s.costs[cost] = rules.CostBy("units", func(r *http.Request) int64 {
+			if !s.seen {
+				return 0
+			}
+			return cost.Units(r)
+		})
 	}
-	cost := r.Cost
-	r.Cost = rules.CostBy("units", func(request *http.Request) int64 {
-		if !key.seen {
-			return 0
-		}
-		return cost.Units(request)
-	})
-	return r
+	return s.costs[cost]
 }
 
 // noteKey counts a request without the key of a rule.

@@ -27,9 +27,8 @@ type side struct {
 	adapter  adapter.Adapter[*side]
 	now      int64 // the clock of the store
 	mux      *http.ServeMux
-	bound    []*bound                 // the policies in their order
-	sets     map[string]limit.RuleSet // that have a name, as they are replayed
-	overflow int64                    // decisions on a quota that keys share
+	bound    []*bound // the policies in their order
+	overflow int64    // decisions on a quota that keys share
 
 	// Of the current request.
 	event *event
@@ -59,7 +58,7 @@ type ruleCount struct {
 
 // newSide binds the policies of options. The error joins one for each thing wrong with them.
 func newSide(o *Options, r *run) (*side, error) {
-	s := &side{mux: http.NewServeMux(), sets: make(map[string]limit.RuleSet)}
+	s := &side{mux: http.NewServeMux()}
 	s.Store = memstore.New(&memstore.Options{MaxKeys: r.options.MaxKeys, Now: func() int64 { return s.now }})
 	s.limiter = limit.New(s, &limit.Options{
 		Exempt: o.Exempt, Bar: o.Bar, Log: slog.New(slog.DiscardHandler),
@@ -103,7 +102,7 @@ func (s *side) bind(p *Policy, r *run) error {
 	if err != nil {
 		return err
 	}
-	if b.policy, err = s.adapter.Bind(s.limiter, pattern, s.once(rules)); err != nil {
+	if b.policy, err = s.adapter.Bind(s.limiter, pattern, rules); err != nil {
 		return fmt.Errorf("policy %q: %w", b.Name, err)
 	}
 	s.bound = append(s.bound, b)
@@ -113,30 +112,6 @@ func (s *side) bind(p *Policy, r *run) error {
 		}
 	}
 	return nil
-}
-
-// once returns a set with the first one of each name in place of others, which have other
-// functions: a set with others shares their quotas.
-func (s *side) once(set limit.RuleSet) limit.RuleSet {
-	if known, ok := s.sets[set.Name()]; ok && known.String() == set.String() {
-		return known
-	}
-	set = set.Resolve(func(name string) *limit.RuleSet {
-		for _, other := range set.Others() {
-			if other.Name() == name {
-				other = s.once(other)
-				return &other
-			}
-		}
-		if known, ok := s.sets[name]; ok {
-			return &known
-		}
-		return nil
-	})
-	if set.Name() != "" {
-		s.sets[set.Name()] = set
-	}
-	return set
 }
 
 func leases(r limit.Rule) bool { _, ok := r.Algorithm.(limit.Concurrency); return ok }
@@ -169,7 +144,10 @@ func replayable(rule limit.Rule, r *run) limit.Rule {
 		r.notes.add("rule %q exempts plans or classes, which a log does not show: it exempts none of them", text)
 	}
 	rule.Exempt = exempt
-	return leaveOut(rule, r.presence.seek(syntaxOf(rule.Key)))
+	if key := r.presence.seek(syntaxOf(rule.Key)); key != nil && !bans(rule) { // a ban costs nothing anyway
+		rule.Cost = key.leaveOut(rule.Cost)
+	}
+	return rule
 }
 
 // matching returns the policies of a place: those without routes, and those of the patterns
