@@ -22,7 +22,7 @@ type Mark struct {
 func At(text string, offset int) Mark {
 	start := strings.LastIndexByte(text[:offset], '\n') + 1
 	after, _, _ := strings.Cut(text[offset:], "\n")
-	m := In(text[start:offset], after)
+	m := In(text[start:offset], strings.TrimSuffix(after, "\r"))
 	m.Line = strings.Count(text[:start], "\n") + 1
 	return m
 }

@@ -108,7 +108,7 @@ func (p *Policies) check(v version) error {
 	}
 	d := decoder{source: v.source}
 	v.misplaced(&d, errors.Join(errs...))
-	entries := slices.Concat(v.exempt, v.barred)
+	entries := slices.Concat(v.exempt.entries, v.barred.entries)
 	i := slices.IndexFunc(entries, func(e entry) bool { return e.IsUser() })
 	if len(routed) > 0 && i >= 0 && operate.Validate(p.limiter, limit.Rules(limit.PerUser(time.Minute, 1))) != nil {
 		d.wrongIn(entries[i].node, 0, "no user resolver: set Caller.User of limit.Options")
@@ -150,16 +150,15 @@ func (f *File) placed(err error) error {
 // misplaced reports errors of package limit about the policies of the file.
 func (f *File) misplaced(d *decoder, err error) {
 	for _, wrong := range ruleErrors(err) {
-		i := slices.IndexFunc(f.policies, func(p policy) bool { return p.name == wrong.Policy })
-		switch {
-		case i < 0 && wrong.Policy == "":
-			d.wrong(place{}, "%s", wrong.Problem)
-		case i < 0:
-			d.wrong(place{}, "policy %q: %s", wrong.Policy, wrong.Problem)
-		case wrong.Rule == "" || wrong.Text != f.policies[i].rules.text():
-			d.wrong(f.policies[i].at, "policy %q: %s", wrong.Policy, wrong.Problem)
+		switch p := f.policy(wrong.Policy); {
+		case p == nil && wrong.Policy == "":
+			d.wrong(nil, "%s", wrong.Problem)
+		case p == nil:
+			d.wrong(nil, "policy %q: %s", wrong.Policy, wrong.Problem)
+		case wrong.Rule == "" || wrong.Text != p.rules.text():
+			d.wrong(p.node, "policy %q: %s", wrong.Policy, wrong.Problem)
 		default:
-			d.misread(f.policies[i].rules, wrong)
+			d.misread(p.rules, wrong)
 		}
 	}
 }

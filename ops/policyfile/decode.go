@@ -34,25 +34,30 @@ type decoder struct {
 	more int // mistakes that are not in errs
 }
 
-func (d *decoder) wrong(at place, format string, args ...any) {
-	if len(d.errs) == maxErrors {
-		d.more++
-		return
+// wrong reports a mistake at a value, or at the beginning of the file if that is nil.
+func (d *decoder) wrong(n *yaml.Node, format string, args ...any) { d.wrongIn(n, -1, format, args...) }
+
+// wrongIn reports a mistake at byte i of a text, or at its beginning if i is -1.
+func (d *decoder) wrongIn(n *yaml.Node, i int, format string, args ...any) {
+	switch {
+	case len(d.errs) == maxErrors:
+		d.more++ // without a search for the place
+	case n == nil:
+		d.wrongAt(0, format, args...)
+	case i < 0:
+		d.wrongAt(d.start(n), format, args...)
+	default:
+		d.wrongAt(d.inside(n, i), format, args...)
 	}
+}
+
+// wrongAt reports a mistake at a byte of the file.
+func (d *decoder) wrongAt(at int, format string, args ...any) {
 	problem := fmt.Sprintf(format, args...)
 	if len(problem) > maxProblem {
 		problem = strings.ToValidUTF8(problem[:maxProblem], "") + "…"
 	}
 	d.errs = append(d.errs, d.error(at, problem))
-}
-
-// wrongIn reports a mistake at byte i of a text.
-func (d *decoder) wrongIn(n *yaml.Node, i int, format string, args ...any) {
-	if len(d.errs) == maxErrors {
-		d.more++ // without a search for the place
-		return
-	}
-	d.wrong(d.inside(n, i), format, args...)
 }
 
 // err joins the errors in the order of their places.
@@ -75,18 +80,18 @@ func (d *decoder) err() error {
 // values that JSON has: YAML also has anchors, aliases, tags and merged mappings.
 func (d *decoder) tree() (root *yaml.Node) {
 	if at := badByte(d.text); at >= 0 {
-		d.wrong(d.place(at), "byte %#02x is not text: write UTF-8 without control characters", d.text[at])
+		d.wrongAt(at, "byte %#02x is not text: write UTF-8 without control characters", d.text[at])
 		return nil
 	}
 	switch strings.ToLower(path.Ext(d.name)) {
 	case ".yaml", ".yml":
 		if d.text != "" && !strings.HasSuffix(d.text, "\n") {
-			d.wrong(d.place(len(d.text)), "the last line has no line feed, so the file may be half written: end the line")
+			d.wrongAt(len(d.text), "the last line has no line feed, so the file may be half written: end the line")
 			return nil
 		}
 	case ".json": // which is YAML that ends with a bracket: see block
 	default:
-		d.wrong(place{}, "the name of the file does not say its format: end it with .yaml or .json")
+		d.wrong(nil, "the name of the file does not say its format: end it with .yaml or .json")
 		return nil
 	}
 	loader, err := yaml.NewLoader(strings.NewReader(d.text))
@@ -95,7 +100,7 @@ func (d *decoder) tree() (root *yaml.Node) {
 		err = loader.Load(&document)
 	}
 	if errors.Is(err, io.EOF) {
-		d.wrong(place{}, "the file is empty, or half written: begin with version: 1")
+		d.wrong(nil, "the file is empty, or half written: begin with version: 1")
 		return nil
 	}
 	if err == nil {
@@ -105,9 +110,9 @@ func (d *decoder) tree() (root *yaml.Node) {
 	case err != nil && !errors.Is(err, io.EOF):
 		d.syntax(err)
 	case second.Kind != 0:
-		d.wrong(placeOf(&second), "a second document: write one document, without a line of ---")
+		d.wrong(&second, "a second document: write one document, without a line of ---")
 	case strings.EqualFold(path.Ext(d.name), ".json") && block(document.Content[0]):
-		d.wrong(placeOf(document.Content[0]), "not JSON: begin the file with {, or end its name with .yaml")
+		d.wrong(document.Content[0], "not JSON: begin the file with {, or end its name with .yaml")
 	default:
 		d.plain(document.Content[0])
 	}
@@ -141,11 +146,11 @@ func (d *decoder) syntax(err error) {
 	var load *yaml.LoadError
 	end := len(strings.TrimRight(d.text, " \t\r\n"))
 	if path.Ext(d.name) == ".json" && end > 0 && d.text[end-1] != '}' {
-		d.wrong(d.place(end), "the document ends too early, or is half written: close all quotes and brackets")
+		d.wrongAt(end, "the document ends too early, or is half written: close all quotes and brackets")
 		return
 	}
 	if !errors.As(err, &load) || load.Mark.Line == 0 {
-		d.wrong(place{}, "not YAML: %v", err)
+		d.wrong(nil, "not YAML: %v", err)
 		return
 	}
 	problem, mark := load.Message, load.Mark
@@ -155,22 +160,22 @@ func (d *decoder) syntax(err error) {
 			mark = load.ContextMark // where it began says more than where the file ends
 		}
 	}
-	d.wrong(place{mark.Line, mark.Column}, "not YAML: %s: close quotes and brackets, indent with spaces, and put a text with : or # in quotes", problem)
+	d.wrongAt(d.offset(mark.Line, mark.Column), "not YAML: %s: close quotes and brackets, indent with spaces, and put a text with : or # in quotes", problem)
 }
 
 // plain reports what JSON does not have.
 func (d *decoder) plain(n *yaml.Node) {
 	switch {
 	case n.Anchor != "":
-		d.wrong(placeOf(n), "an anchor: write the value where it is needed, and name addresses in lists")
+		d.wrong(n, "an anchor: write the value where it is needed, and name addresses in lists")
 	case n.Kind == yaml.AliasNode:
-		d.wrong(placeOf(n), "an alias: write the value out, and name addresses in lists")
+		d.wrong(n, "an alias: write the value out, and name addresses in lists")
 	case n.Style&yaml.TaggedStyle != 0:
-		d.wrong(placeOf(n), "a tag: leave it out, and put a text in quotes")
+		d.wrong(n, "a tag: leave it out, and put a text in quotes")
 	}
 	for i, child := range n.Content {
 		if key := n.Kind == yaml.MappingNode && i%2 == 0; key && (child.Kind != yaml.ScalarNode || child.Tag == "!!merge") {
-			d.wrong(placeOf(child), "not the name of a field: write one word")
+			d.wrong(child, "not the name of a field: write one word")
 			continue
 		}
 		d.plain(child)
@@ -194,7 +199,7 @@ func kind(n *yaml.Node) string {
 // A field is a part of a mapping.
 type field struct {
 	name  string
-	at    place // of the name
+	node  *yaml.Node // of the name
 	value *yaml.Node
 }
 
@@ -204,7 +209,7 @@ func (d *decoder) object(n *yaml.Node, what string, known ...string) map[string]
 	fields := make(map[string]*yaml.Node)
 	for _, f := range d.members(n, what) {
 		if !slices.Contains(known, f.name) {
-			d.wrong(f.at, "unknown field %s of %s: write one of %s", quoted(f.name), what, strings.Join(known, ", "))
+			d.wrong(f.node, "unknown field %s of %s: write one of %s", quoted(f.name), what, strings.Join(known, ", "))
 			continue
 		}
 		fields[f.name] = f.value
@@ -218,17 +223,17 @@ func (d *decoder) members(n *yaml.Node, what string) (fields []field) {
 		return nil
 	}
 	if n.Tag != tagMapping {
-		d.wrong(placeOf(n), "%s is a mapping of names to values, and not %s", what, kind(n))
+		d.wrong(n, "%s is a mapping of names to values, and not %s", what, kind(n))
 		return nil
 	}
 	first := make(map[string]int)
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		f := field{n.Content[i].Value, placeOf(n.Content[i]), n.Content[i+1]}
+		f := field{n.Content[i].Value, n.Content[i], n.Content[i+1]}
 		if line, twice := first[f.name]; twice {
-			d.wrong(f.at, "%s has %s twice, first in line %d: remove one of them", what, quoted(f.name), line)
+			d.wrong(f.node, "%s has %s twice, first in line %d: remove one of them", what, quoted(f.name), line)
 			continue
 		}
-		first[f.name] = f.at.line
+		first[f.name] = f.node.Line
 		fields = append(fields, f)
 	}
 	return fields
@@ -240,12 +245,12 @@ func (d *decoder) texts(n *yaml.Node, what, example string) (texts []*yaml.Node)
 		return nil
 	}
 	if n.Tag != tagList {
-		d.wrong(placeOf(n), "%s is a list of texts, and not %s: write [%s]", what, kind(n), example)
+		d.wrong(n, "%s is a list of texts, and not %s: write [%s]", what, kind(n), example)
 		return nil
 	}
 	for _, item := range n.Content {
 		if item.Tag != tagText {
-			d.wrong(placeOf(item), "%s is a list of texts, and this is %s: write %s", what, kind(item), example)
+			d.wrong(item, "%s is a list of texts, and this is %s: write %s", what, kind(item), example)
 			continue
 		}
 		texts = append(texts, item)
@@ -258,20 +263,20 @@ func (d *decoder) version(root, version *yaml.Node) bool {
 	switch {
 	case version == nil:
 		if root.Tag == tagMapping {
-			d.wrong(placeOf(root), "no version: write version: 1, so that later programs know how to read the file")
+			d.wrong(root, "no version: write version: 1, so that later programs know how to read the file")
 		}
 	case version.Tag != tagNumber:
-		d.wrong(placeOf(version), "the version is a number, and not %s: write 1", kind(version))
+		d.wrong(version, "the version is a number, and not %s: write 1", kind(version))
 	default:
 		n, err := strconv.Atoi(version.Value)
 		if err == nil && n > formatVersion {
 			d.errs, d.more = nil, 0
-			d.wrong(placeOf(version), "the file has version %d, and this program knows %d: update the program, or write a file of version %d",
+			d.wrong(version, "the file has version %d, and this program knows %d: update the program, or write a file of version %d",
 				n, formatVersion, formatVersion)
 			return false
 		}
 		if n != formatVersion {
-			d.wrong(placeOf(version), "no version of this format: write %d", formatVersion)
+			d.wrong(version, "no version of this format: write %d", formatVersion)
 		}
 	}
 	return true

@@ -40,12 +40,12 @@ func (f *File) Explain(r *http.Request, options *limit.Options) string {
 	for _, text := range f.exemptProxies(e.options.Proxies) {
 		e.line("exempt %s: requests that it sends without the address of a client are exempt", text)
 	}
-	if entry, ok := e.entry(f.exempt); ok {
+	if entry, ok := e.entry(f.exempt.entries); ok {
 		e.line("exempt by %s: no rule is charged, whatever the policy", entry)
 		return e.String()
 	}
 	e.line("exempt: no entry matches")
-	if entry, ok := e.entry(f.barred); ok {
+	if entry, ok := e.entry(f.barred.entries); ok {
 		if len(patterns.Append(nil, e.mux, r)) == 0 {
 			e.line("barred by %s, but no route of the file matches: answered with 403 only if code attaches a policy there", entry)
 		} else {
@@ -126,13 +126,10 @@ func (e *explanation) policy(r *http.Request) {
 		e.line("routers read this path in different ways: all of these %d policies decide", len(matches))
 	}
 	for _, m := range matches {
-		for i := range e.policies {
-			policy := &e.policies[i]
-			if j := slices.IndexFunc(policy.routes, func(r route) bool { return r.pattern == m.Pattern }); j >= 0 {
-				e.line("policy %s, by its route %s (%s)", policy.name, m.Pattern, e.source.at(policy.routes[j].node, 0))
-				e.rules(policy, withValues(e.mux, r, &m, policy.routes[j].values))
-			}
-		}
+		p := e.File.policy(m.Policy.(string))
+		by := &p.routes[slices.IndexFunc(p.routes, func(r route) bool { return r.pattern == m.Pattern })]
+		e.line("policy %s, by its route %s (%s)", p.name, m.Pattern, e.source.at(by.node, 0))
+		e.rules(p, withValues(e.mux, r, &m, by.values))
 	}
 	if len(matches) > 0 {
 		return
@@ -148,7 +145,7 @@ func (e *explanation) policy(r *http.Request) {
 	}
 	for i := range e.policies {
 		if policy := &e.policies[i]; len(policy.routes) == 0 {
-			e.line("  policy %s has no routes: the program may attach it by its name (%s)", policy.name, e.source.error(policy.at, "").place())
+			e.line("  policy %s has no routes: the program may attach it by its name (%s)", policy.name, e.source.error(e.source.start(policy.node), "").place())
 		}
 	}
 }
@@ -173,7 +170,7 @@ func (e *explanation) rules(p *policy, r *http.Request) {
 	for i, rule := range joined.Rules() {
 		name, own := joined.Origin(i)
 		if name != "" && name != of.name {
-			of, first = &e.policies[slices.IndexFunc(e.policies, func(p policy) bool { return p.name == name })], i
+			of, first = e.File.policy(name), i
 			e.line("  with %s:", name)
 		}
 		place := of.own.Errorf(i-first, "here")

@@ -55,8 +55,8 @@ const formatVersion = 1
 // A File is the content of a valid policy file. It does not change.
 type File struct {
 	source   *source
-	exempt   []entry
-	barred   []entry
+	exempt   clients
+	barred   clients
 	policies []policy
 	lifts    bool           // whether it says policies: none
 	mux      *http.ServeMux // of the routes
@@ -65,7 +65,7 @@ type File struct {
 // A policy is one of a file.
 type policy struct {
 	name   string
-	at     place
+	node   *yaml.Node // of its name
 	set    limit.RuleSet
 	own    limit.RuleSet // without the refuse of the policy
 	rules  passage
@@ -84,7 +84,7 @@ func Parse(name string, data []byte) (*File, error) { return parse(name, data, r
 func parse(name string, data []byte, functions rules.Functions) (*File, error) {
 	d := decoder{functions: functions, source: newSource(name, strings.TrimPrefix(string(data[:min(len(data), maxFile)]), "\ufeff"))}
 	if len(data) > maxFile {
-		d.wrong(place{}, "the file has more than %d MiB: shorten it, and put long lists of addresses into files of package access", maxFile>>20)
+		d.wrong(nil, "the file has more than %d MiB: shorten it, and put long lists of addresses into files of package access", maxFile>>20)
 		return nil, d.err()
 	}
 	root := d.guarded(d.tree)
@@ -111,7 +111,7 @@ func (d *decoder) guarded(parse func() *yaml.Node) (root *yaml.Node) {
 	defer func() {
 		if problem := recover(); problem != nil {
 			root = nil
-			d.wrong(place{}, "the file cannot be parsed (%v): simplify it", problem)
+			d.wrong(nil, "the file cannot be parsed (%v): simplify it", problem)
 		}
 	}()
 	return parse()
@@ -154,10 +154,18 @@ func (f *File) Policies() []Policy {
 	return policies
 }
 
+// policy returns the policy of a name, or nil.
+func (f *File) policy(name string) *policy {
+	if i := slices.IndexFunc(f.policies, func(p policy) bool { return p.name == name }); i >= 0 {
+		return &f.policies[i]
+	}
+	return nil
+}
+
 // named returns the set of a policy, or nil.
 func (f *File) named(name string) *limit.RuleSet {
-	if i := slices.IndexFunc(f.policies, func(p policy) bool { return p.name == name }); i >= 0 {
-		return &f.policies[i].set
+	if p := f.policy(name); p != nil {
+		return &p.set
 	}
 	return nil
 }
@@ -179,14 +187,12 @@ func (f *File) routed() map[string]bool {
 	names := make(map[string]bool)
 	var add func(p *policy)
 	add = func(p *policy) {
-		if names[p.name] {
+		if p == nil || names[p.name] {
 			return
 		}
 		names[p.name] = true
 		for _, other := range p.set.Others() {
-			if i := slices.IndexFunc(f.policies, func(p policy) bool { return p.name == other.Name() }); i >= 0 {
-				add(&f.policies[i])
-			}
+			add(f.policy(other.Name()))
 		}
 	}
 	for i := range f.policies {
@@ -199,11 +205,11 @@ func (f *File) routed() map[string]bool {
 
 // Lists returns exempt and barred, each nil if it has no entries.
 func (f *File) Lists() (exempt, barred *access.List) {
-	if len(f.exempt) > 0 {
-		exempt, _ = build(f.exempt) // they are valid
+	if len(f.exempt.entries) > 0 {
+		exempt = f.exempt.List
 	}
-	if len(f.barred) > 0 {
-		barred, _ = build(f.barred)
+	if len(f.barred.entries) > 0 {
+		barred = f.barred.List
 	}
 	return exempt, barred
 }

@@ -8,16 +8,14 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/patterns"
-	"github.com/routelimit/limit/ops/access"
 )
 
 // A state is what is in force. It does not change.
 type state struct {
 	version
-	since          time.Time
-	exempt, barred *access.List
-	targets        map[string]*target // by pattern
-	served         atomic.Bool        // whether a handler has had a request
+	since   time.Time
+	targets map[string]*target // by pattern
+	served  atomic.Bool        // whether a handler has had a request
 }
 
 // A target is what a route leads to.
@@ -30,8 +28,6 @@ type target struct {
 // prepare returns the state of a version, without the policies of its routes.
 func prepare(v version, before *state) *state {
 	s := &state{version: v, since: time.Now(), targets: make(map[string]*target)}
-	s.exempt, _ = build(v.exempt) // they are valid
-	s.barred, _ = build(v.barred)
 	for i := range v.policies {
 		for _, r := range v.policies[i].routes {
 			t := &target{values: r.values, met: new(atomic.Bool)}

@@ -14,11 +14,18 @@ import (
 	"github.com/routelimit/limit/ops/access"
 )
 
-// An entry is one of package access.
+// An entry is one of package access, or the name of another list.
 type entry struct {
 	access.Entry
+	name string // of a list; "" for one of package access
 	list string // in which it stands; "" if it stands in exempt or barred
 	node *yaml.Node
+}
+
+// clients are the entries of exempt or barred, without names, and as a list of package access.
+type clients struct {
+	entries []entry
+	*access.List
 }
 
 // listName is the form of a name, which no entry has.
@@ -30,20 +37,14 @@ var entryWords = []string{"user", "agent"}
 var unlogged = &access.Options{Log: slog.New(slog.DiscardHandler)}
 
 // lists are the lists of a file, by name. They may be in each other.
-type lists map[string][]item
-
-// An item of a list is an entry, or the name of another list.
-type item struct {
-	entry
-	name string
-}
+type lists map[string][]entry
 
 // lists reads the lists of a file.
 func (d *decoder) lists(n *yaml.Node) lists {
 	all, members := make(lists), d.members(n, "lists")
 	for _, f := range members {
 		if !listName.MatchString(f.name) || slices.Contains(entryWords, f.name) {
-			d.wrong(f.at, "%s cannot name a list: write a letter, and then letters, digits, - and _, and not user or agent", quoted(f.name))
+			d.wrong(f.node, "%s cannot name a list: write a letter, and then letters, digits, - and _, and not user or agent", quoted(f.name))
 		}
 		all[f.name] = nil // so that lists before it may name it
 	}
@@ -54,18 +55,18 @@ func (d *decoder) lists(n *yaml.Node) lists {
 }
 
 // items reads a list, and reports entries that are none, and names of no list.
-func (d *decoder) items(n *yaml.Node, what, in string, all lists) (items []item) {
+func (d *decoder) items(n *yaml.Node, what, in string, all lists) (items []entry) {
 	for _, n := range d.texts(n, what, `"10.0.0.0/8"`) {
 		text := n.Value
 		switch _, named := all[text]; {
 		case named:
-			items = append(items, item{entry{list: in, node: n}, text})
+			items = append(items, entry{name: text, list: in, node: n})
 			continue
 		case listName.MatchString(text) && !slices.Contains(entryWords, text):
-			d.wrong(placeOf(n), "no list %s: write the name of one of lists, or an entry such as 10.0.0.0/8 or user alice", quoted(text))
+			d.wrong(n, "no list %s: write the name of one of lists, or an entry such as 10.0.0.0/8 or user alice", quoted(text))
 			continue
 		case strings.Contains(text, "\n"):
-			d.wrong(placeOf(n), "several lines: write each entry as a text of its own")
+			d.wrong(n, "several lines: write each entry as a text of its own")
 			continue
 		}
 		e, err := access.ParseEntry(text)
@@ -73,23 +74,24 @@ func (d *decoder) items(n *yaml.Node, what, in string, all lists) (items []item)
 		case errors.As(err, &wrong):
 			d.wrongIn(n, len(string([]rune(text)[:wrong.Column-1])), "%s", wrong.Problem)
 		case err != nil:
-			d.wrong(placeOf(n), "no entry: write an address, a prefix, user and a name, agent, or the name of a list")
+			d.wrong(n, "no entry: write an address, a prefix, user and a name, agent, or the name of a list")
 		default:
-			items = append(items, item{entry: entry{e, in, n}})
+			items = append(items, entry{Entry: e, list: in, node: n})
 		}
 	}
 	return items
 }
 
 // entries returns the entries of exempt or barred with those of lists, each list once.
-func (d *decoder) entries(n *yaml.Node, what string, all lists) (entries []entry) {
+func (d *decoder) entries(n *yaml.Node, what string, all lists) clients {
+	var entries []entry
 	seen := make(map[string]bool)
-	var add func(items []item)
-	add = func(items []item) {
+	var add func(items []entry)
+	add = func(items []entry) {
 		for _, item := range items {
 			switch {
 			case item.name == "":
-				entries = append(entries, item.entry)
+				entries = append(entries, item)
 			case !seen[item.name]:
 				seen[item.name] = true
 				add(all[item.name])
@@ -97,10 +99,11 @@ func (d *decoder) entries(n *yaml.Node, what string, all lists) (entries []entry
 		}
 	}
 	add(d.items(n, what, "", all))
-	if _, err := build(entries); err != nil {
-		d.wrong(placeOf(n), "%v", err)
+	list, err := build(entries)
+	if err != nil {
+		d.wrong(n, "%v", err)
 	}
-	return entries
+	return clients{entries, list}
 }
 
 // build returns entries as a list of package access.
@@ -116,7 +119,7 @@ func build(entries []entry) (*access.List, error) {
 // within a trusted prefix: "10.0.0.0/8 (policy.yaml:3:10) contains the trusted proxy
 // 10.0.0.5/32".
 func (f *File) exemptProxies(proxies limit.Proxies) (found []string) {
-	for _, e := range f.exempt {
+	for _, e := range f.exempt.entries {
 		if proxy := e.Proxy(proxies); proxy.IsValid() {
 			found = append(found, fmt.Sprintf("%s (%s) contains the trusted proxy %s", e, f.source.at(e.node, 0), proxy))
 		}

@@ -73,7 +73,10 @@ type version struct {
 }
 
 // nothingYet is a file without policies.
-var nothingYet = &File{source: newSource("none.yaml", ""), mux: http.NewServeMux()}
+var (
+	nothingYet = &File{source: newSource("none.yaml", ""), mux: http.NewServeMux(), exempt: nobody, barred: nobody}
+	nobody     = new(decoder).entries(nil, "", nil)
+)
 
 // Open reads a file, whose lists [Policies.Exempt] and [Policies.Bar] then use. The
 // error is that of [Read], or about the Functions. An empty path means that there is no file, only what is

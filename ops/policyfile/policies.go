@@ -20,18 +20,18 @@ const noPolicies = "none"
 func (d *decoder) policies(f *File, root, n *yaml.Node) {
 	switch {
 	case n == nil && root.Tag == tagMapping:
-		d.wrong(placeOf(root), "no policies, or the file is half written: write policies, or policies: none")
+		d.wrong(root, "no policies, or the file is half written: write policies, or policies: none")
 	case n == nil:
 	case n.Tag == tagText && n.Value == noPolicies:
 		f.mux, f.lifts = http.NewServeMux(), true
 	case n.Tag == tagText:
-		d.wrong(placeOf(n), "policies is a mapping of names to policies, or the word %s, and not %s", noPolicies, quoted(n.Value))
+		d.wrong(n, "policies is a mapping of names to policies, or the word %s, and not %s", noPolicies, quoted(n.Value))
 	case n.Tag == tagMapping && len(n.Content) == 0 && len(d.errs) == 0:
-		d.wrong(placeOf(n), "no policies: write at least one or, if the file is to limit nothing, policies: %s", noPolicies)
+		d.wrong(n, "no policies: write at least one or, if the file is to limit nothing, policies: %s", noPolicies)
 	default:
 		members := d.members(n, "policies")
 		if len(members) > maxPolicies {
-			d.wrong(members[maxPolicies].at, "more than %d policies: join those that have the same rules", maxPolicies)
+			d.wrong(members[maxPolicies].node, "more than %d policies: join those that have the same rules", maxPolicies)
 			return
 		}
 		for _, member := range members {
@@ -42,18 +42,18 @@ func (d *decoder) policies(f *File, root, n *yaml.Node) {
 }
 
 func (d *decoder) policy(member field) policy {
-	p := policy{name: member.name, at: member.at}
+	p := policy{name: member.name, node: member.node}
 	if !grammar.ValidName(p.name) {
-		d.wrong(p.at, "policy name %s: write 1 to %d letters, digits, '.', '_' or '-'", quoted(p.name), grammar.MaxName)
+		d.wrong(p.node, "policy name %s: write 1 to %d letters, digits, '.', '_' or '-'", quoted(p.name), grammar.MaxName)
 	}
 	what := "policy " + quoted(p.name)
 	fields := d.object(member.value, what, policyFields...)
 	for _, n := range d.texts(fields["routes"], "routes", `"POST /login"`) {
-		p.routes = append(p.routes, route{pattern: n.Value, node: n})
+		p.routes = append(p.routes, route{policy: p.name, pattern: n.Value, node: n})
 	}
 	if fields["rules"] == nil {
 		if member.value.Tag == tagMapping {
-			d.wrong(p.at, "%s has no rules: write rules: \"100/1m per ip\"", what)
+			d.wrong(p.node, "%s has no rules: write rules: \"100/1m per ip\"", what)
 		}
 		return p
 	}
@@ -97,7 +97,7 @@ func (d *decoder) rules(n *yaml.Node) passage {
 	p := passage{n}
 	if n.Tag != tagText {
 		if p = d.texts(n, "rules", `"100/1m per ip"`); n.Tag == tagList && len(n.Content) == 0 {
-			d.wrong(placeOf(n), "no rules: write at least one, such as \"100/1m per ip\"")
+			d.wrong(n, "no rules: write at least one, such as \"100/1m per ip\"")
 		}
 	}
 	for _, n := range p {
@@ -137,7 +137,7 @@ func ruleErrors(err error) (all []*rules.Error) {
 // refuse reads what refused requests meet, and applies it if the rules are valid.
 func (d *decoder) refuse(p *policy, n *yaml.Node, valid bool) {
 	if n.Tag != tagText && n.Tag != tagNumber { // 429
-		d.wrong(placeOf(n), "refuse is a text, and not %s: write what a rule says after refuse, such as 503 or wait 2s", kind(n))
+		d.wrong(n, "refuse is a text, and not %s: write what a rule says after refuse, such as 503 or wait 2s", kind(n))
 		return
 	}
 	var refusal limit.Refusal
@@ -148,6 +148,6 @@ func (d *decoder) refuse(p *policy, n *yaml.Node, valid bool) {
 	}
 	p.set = p.set.OnRefusal(refusal)
 	for _, wrong := range ruleErrors(p.set.Validate()) {
-		d.wrong(placeOf(n), "%s", wrong.Problem)
+		d.wrong(n, "%s", wrong.Problem)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 // A route is a pattern of a policy.
 type route struct {
+	policy  string
 	pattern string
 	node    *yaml.Node
 	values  []string // the path values that the rules need
@@ -25,7 +26,7 @@ type route struct {
 // routes checks the patterns of all policies, and makes a ServeMux of them.
 func (d *decoder) routes(f *File) {
 	f.mux = http.NewServeMux()
-	owners := make(map[string]owner)
+	first := make(map[string]*route) // by pattern
 	for i := range f.policies {
 		p := &f.policies[i]
 		joined, err := f.joined(p)
@@ -34,38 +35,34 @@ func (d *decoder) routes(f *File) {
 		for j := range p.routes {
 			r := &p.routes[j]
 			r.values = values
-			if len(owners) == maxRoutes {
-				d.wrong(placeOf(r.node), "more than %d routes: write patterns that match several, such as /api/", maxRoutes)
+			if len(first) == maxRoutes {
+				d.wrong(r.node, "more than %d routes: write patterns that match several, such as /api/", maxRoutes)
 				return
 			}
-			if offset, problem := d.route(f.mux, p.name, r, owners); problem != "" {
+			if offset, problem := r.add(f.mux, first); problem != "" {
 				d.wrongIn(r.node, offset, "route %s%s", quoted(r.pattern), problem)
 			}
 		}
 	}
 }
 
-// An owner is the policy of a pattern.
-type owner struct {
-	policy string
-	line   int
-}
-
-// route adds a pattern to a ServeMux, or returns what is wrong with it, and where.
-func (d *decoder) route(mux *http.ServeMux, policy string, r *route, owners map[string]owner) (offset int, problem string) {
+// add adds the pattern to a ServeMux, or returns what is wrong with it, and where. It notes the
+// first route of each pattern.
+func (r *route) add(mux *http.ServeMux, first map[string]*route) (offset int, problem string) {
 	if offset, problem := unmatchable(r.pattern); problem != "" {
 		return offset, ": " + problem
 	}
-	offset, problem = patterns.Register(mux, r.pattern, patterns.Of{Policy: policy, Valued: len(r.values) > 0})
-	switch first, known := owners[r.pattern]; {
-	case known && first.policy == policy:
+	offset, problem = patterns.Register(mux, r.pattern, patterns.Of{Policy: r.policy, Valued: len(r.values) > 0})
+	switch other := first[r.pattern]; {
+	case other != nil && other.policy == r.policy:
 		return 0, " stands twice in the policy: remove one of them"
-	case known:
-		return 0, fmt.Sprintf(" is one of policy %q in line %d: a route has one policy: remove it here or there, or join the rules", first.policy, first.line)
+	case other != nil:
+		return 0, fmt.Sprintf(" is one of policy %q in line %d: a route has one policy: remove it here or there, or join the rules",
+			other.policy, other.node.Line)
 	case problem != "":
 		return offset, ": " + problem
 	}
-	owners[r.pattern] = owner{policy, r.node.Line}
+	first[r.pattern] = r
 	for _, value := range r.values {
 		if !slices.Contains(wildcards(r.pattern), value) {
 			return 0, fmt.Sprintf(" has no {%s}, by which a rule of the policy is keyed (path %s): add it, or key the rule by something else", value, value)

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -38,12 +37,6 @@ type source struct {
 	starts []int // offsets of the lines
 }
 
-// A place is a line and a column in a source. Both count from 1, and columns count
-// characters, as in the YAML library.
-type place struct{ line, column int }
-
-func placeOf(n *yaml.Node) place { return place{n.Line, n.Column} }
-
 func newSource(name, text string) *source {
 	s := &source{name: name, text: text, starts: []int{0}}
 	for i := range len(text) {
@@ -60,30 +53,20 @@ func (s *source) sum() string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// line returns the text of a line.
-func (s *source) line(line int) string {
-	text, _, _ := strings.Cut(s.text[s.starts[line-1]:], "\n")
-	return strings.TrimSuffix(text, "\r")
-}
-
-// offset returns the byte of a place, or of the end of its line. The YAML library may know
-// more lines, since it also breaks them at U+2028.
-func (s *source) offset(at place) int {
-	at.line = min(at.line, len(s.starts))
-	rest := s.line(at.line)
-	begin := len(rest)
-	for ; at.column > 1 && rest != ""; at.column-- {
+// offset returns the byte of a line and a column, or of the end of the line. Columns count
+// characters. The YAML library may know more lines, since it also breaks them at U+2028.
+func (s *source) offset(line, column int) int {
+	at := s.starts[min(line, len(s.starts))-1]
+	text, _, _ := strings.Cut(s.text[at:], "\n")
+	for rest := strings.TrimSuffix(text, "\r"); column > 1 && rest != ""; column-- {
 		_, size := utf8.DecodeRuneInString(rest)
-		rest = rest[size:]
+		at, rest = at+size, rest[size:]
 	}
-	return s.starts[at.line-1] + begin - len(rest)
+	return at
 }
 
-// place returns the place of a byte.
-func (s *source) place(offset int) place {
-	line, _ := slices.BinarySearch(s.starts, offset+1)
-	return place{line, utf8.RuneCountInString(s.text[s.starts[line-1]:offset]) + 1}
-}
+// start returns the byte at which a value begins.
+func (s *source) start(n *yaml.Node) int { return s.offset(n.Line, n.Column) }
 
 // pieces match, by the quotes around a text, what stands for a word, for blanks, or for
 // another character of it. Blanks are one piece, since lines are folded and indented.
@@ -93,52 +76,47 @@ var pieces = map[yaml.Style]*regexp.Regexp{
 	0:                      regexp.MustCompile(`^(?:\S+|\s+)`),
 }
 
-// inside returns the place of byte i of a text.
-func (s *source) inside(n *yaml.Node, i int) place {
+// inside returns the byte of the source that is byte i of a text.
+func (s *source) inside(n *yaml.Node, i int) int {
 	i = min(i, len(n.Value))
 	quotes := n.Style & (yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle)
-	at, read := s.offset(placeOf(n)), 0
+	at, read := s.start(n), 0
 	switch {
 	case quotes != 0:
 		at = min(at+1, len(s.text))
 	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
-		at = s.starts[min(n.Line, len(s.starts)-1)] // a block begins in the next line
+		at = s.offset(n.Line+1, 1) // a block begins in the next line
 		at += len(s.text[at:]) - len(strings.TrimLeft(s.text[at:], " \n"))
 		read = len(n.Value) - len(strings.TrimLeft(n.Value, " \n"))
 	}
 	if strings.HasPrefix(s.text[at:], n.Value[read:max(read, i)]) {
-		return s.place(at + max(0, i-read))
+		return at + max(0, i-read)
 	}
 	for read < i {
 		piece, rest := pieces[quotes].FindString(s.text[at:]), n.Value[read:]
 		blanks := len(rest) - len(strings.TrimLeft(rest, " \t\r\n"))
 		switch {
 		case piece == "":
-			return s.place(at)
+			return at
 		case blanks > 0 || strings.TrimSpace(piece) == "":
 			read += blanks
 		case piece[0] == '\\' && quotes == yaml.DoubleQuotedStyle, piece == "''" && quotes != 0:
 			_, size := utf8.DecodeRuneInString(rest)
 			read += size
 		case read+len(piece) > i:
-			return s.place(at + i - read)
+			return at + i - read
 		default:
 			read += len(piece)
 		}
 		at += len(piece)
 	}
-	return s.place(at)
+	return at
 }
 
-// error returns an error about a place.
-func (s *source) error(at place, problem string) *Error {
-	at.line = min(max(at.line, 1), len(s.starts))
-	at.column = max(at.column, 1)
-	line := s.line(at.line)
-	before := line[:s.offset(at)-s.starts[at.line-1]]
-	e := &Error{File: s.name, Line: at.line, Column: utf8.RuneCountInString(before) + 1, Problem: problem}
-	e.mark = excerpt.In(before, line[len(before):])
-	return e
+// error returns an error about a byte.
+func (s *source) error(at int, problem string) *Error {
+	mark := excerpt.At(s.text, at)
+	return &Error{s.name, mark.Line, mark.Column, problem, mark}
 }
 
 // at returns the place of byte i of a text as messages name it.
