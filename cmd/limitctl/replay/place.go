@@ -12,10 +12,9 @@ import (
 
 // A place is a method and a path of the log, and where policies send them.
 type place struct {
-	method string
-	host   string
-	url    *url.URL // nil if the client sent no request that a server would route
-	route  int      // in places.routes
+	placeKey
+	url   *url.URL // nil if the client sent no request that a server would route
+	route int      // in places.routes
 
 	matched [2][]match // by each set of policies
 }
@@ -33,7 +32,6 @@ type places struct {
 	known  map[placeKey]*place
 	sides  []*side
 	routes []string
-	index  map[string]int
 }
 
 type placeKey struct{ method, host, path string }
@@ -46,19 +44,15 @@ const (
 )
 
 func newPlaces(sides []*side) *places {
-	p := &places{known: make(map[placeKey]*place), sides: sides, index: make(map[string]int)}
-	p.routeOf(otherRoutes)
-	return p
+	return &places{known: make(map[placeKey]*place), sides: sides, routes: []string{otherRoutes}}
 }
 
 func (p *places) routeOf(label string) int {
-	i, known := p.index[label]
-	if !known {
-		i = len(p.routes)
-		p.routes = append(p.routes, label)
-		p.index[label] = i
+	if i := slices.Index(p.routes, label); i >= 0 {
+		return i
 	}
-	return i
+	p.routes = append(p.routes, label)
+	return len(p.routes) - 1
 }
 
 func (p *places) of(r *accesslog.Record) *place {
@@ -80,15 +74,11 @@ func (p *places) of(r *accesslog.Record) *place {
 }
 
 func (p *places) make(key placeKey, r *accesslog.Record) *place {
-	at := &place{method: key.method, host: key.host}
-	if at.method == "" {
+	at := &place{placeKey: key}
+	if at.url, _ = url.ParseRequestURI(at.path); at.url == nil || at.method == "" {
+		at.url = nil // as net/http does, which answers 400
 		return at
 	}
-	u, err := url.ParseRequestURI(key.path)
-	if err != nil {
-		return at // as net/http does, which answers 400
-	}
-	at.url = u
 	for i, side := range p.sides {
 		at.matched[i] = side.matching(at)
 	}
@@ -120,11 +110,10 @@ func (p *places) guess(at *place) int {
 	for i, s := range segments {
 		switch {
 		case isID(s):
-			if names++; names == 1 {
-				segments[i] = "{id}"
-			} else {
-				segments[i] = fmt.Sprintf("{id%d}", names) // a pattern has each name once
+			if segments[i] = "{id}"; names > 0 {
+				segments[i] = fmt.Sprintf("{id%d}", names+1) // a pattern has each name once
 			}
+			names++
 		case s == "" && i == len(segments)-1:
 			segments[i] = "{$}" // without it, a pattern is that of all paths below
 		}
@@ -134,7 +123,7 @@ func (p *places) guess(at *place) int {
 		method = http.MethodGet // whose patterns match HEAD too
 	}
 	label := method + " " + strings.Join(segments, "/")
-	if _, known := p.index[label]; !known && len(p.routes) >= maxGuessed {
+	if len(p.routes) >= maxGuessed && !slices.Contains(p.routes, label) {
 		return 0
 	}
 	return p.routeOf(label)
