@@ -46,11 +46,7 @@ func (p *Policies) applyBase(v version) error {
 
 // announce logs that a version is in force, and what may be a mistake in it.
 func (p *Policies) announce(v version, earlier *File) {
-	from := []any{"source", v.origin}
-	if v.by != "" {
-		from = append(from, "by", v.by)
-	}
-	from = slices.Clip(from)
+	from := v.from()
 	p.log().Info("policyfile: policies are in force", append(from, "sum", v.source.sum(), "policies", len(v.policies))...)
 	if lifted := v.Lifts(earlier); len(lifted) > 0 {
 		notice.Write(&p.lines, notice.PoliciesLifted, "policyfile: these limits are no longer in the file: those in code apply, if there are any", 0,

@@ -78,23 +78,18 @@ func (e *explanation) caller(r *http.Request) {
 	e.plan = e.options.Caller.Plan(r)
 	peer := limit.Client{Request: r}.IP() // without the proxies
 	text := fmt.Sprintf("%s %s from %s", r.Method, r.URL.RequestURI(), address)
-	if address != peer {
-		text += fmt.Sprintf(" through the proxy %s", peer)
-	}
-	if user == "" {
-		text += ", no user"
-	} else {
-		text += ", user " + user
-	}
-	if e.plan != "" {
-		text += ", plan " + e.plan
-	}
-	if class != "" {
-		text += ", class " + class
-		if !slices.Contains(e.options.Classes, class) {
-			text += ", which is none of " + strings.Join(e.options.Classes, ", ") + " and counts as default"
+	add := func(given bool, format string, args ...any) {
+		if given {
+			text += fmt.Sprintf(format, args...)
 		}
 	}
+	add(address != peer, " through the proxy %s", peer)
+	add(user == "", ", no user")
+	add(user != "", ", user %s", user)
+	add(e.plan != "", ", plan %s", e.plan)
+	add(class != "", ", class %s", class)
+	add(class != "" && !slices.Contains(e.options.Classes, class), ", which is none of %s and counts as default",
+		strings.Join(e.options.Classes, ", "))
 	e.line("%s", text)
 	for _, name := range []string{"X-Forwarded-For", "Forwarded", e.options.Proxies.Header} {
 		if address == peer && r.Header.Get(name) != "" {

@@ -36,12 +36,9 @@ var entryWords = []string{"user", "agent"}
 // unlogged is for lists that Policies or Explain check against the proxies themselves.
 var unlogged = &access.Options{Log: slog.New(slog.DiscardHandler)}
 
-// lists are the lists of a file, by name. They may be in each other.
-type lists map[string][]entry
-
-// lists reads the lists of a file.
-func (d *decoder) lists(n *yaml.Node) lists {
-	all, members := make(lists), d.members(n, "lists")
+// lists reads the lists of a file, by name. They may be in each other.
+func (d *decoder) lists(n *yaml.Node) map[string][]entry {
+	all, members := make(map[string][]entry), d.members(n, "lists")
 	for _, f := range members {
 		if !listName.MatchString(f.name) || slices.Contains(entryWords, f.name) {
 			d.wrong(f.node, "%s cannot name a list: write a letter, and then letters, digits, - and _, and not user or agent", quoted(f.name))
@@ -55,7 +52,7 @@ func (d *decoder) lists(n *yaml.Node) lists {
 }
 
 // items reads a list, and reports entries that are none, and names of no list.
-func (d *decoder) items(n *yaml.Node, what, in string, all lists) (items []entry) {
+func (d *decoder) items(n *yaml.Node, what, in string, all map[string][]entry) (items []entry) {
 	for _, n := range d.texts(n, what, `"10.0.0.0/8"`) {
 		text := n.Value
 		switch _, named := all[text]; {
@@ -83,7 +80,7 @@ func (d *decoder) items(n *yaml.Node, what, in string, all lists) (items []entry
 }
 
 // entries returns the entries of exempt or barred with those of lists, each list once.
-func (d *decoder) entries(n *yaml.Node, what string, all lists) clients {
+func (d *decoder) entries(n *yaml.Node, what string, all map[string][]entry) clients {
 	var entries []entry
 	seen := make(map[string]bool)
 	var add func(items []entry)

@@ -72,6 +72,15 @@ type version struct {
 	origin, by string
 }
 
+// from returns where the version comes from, for a line of the log.
+func (v version) from() []any {
+	from := []any{"source", v.origin}
+	if v.by != "" {
+		from = append(from, "by", v.by)
+	}
+	return slices.Clip(from)
+}
+
 // nothingYet is a file without policies.
 var (
 	nothingYet = &File{source: newSource("none.yaml", ""), mux: http.NewServeMux(), exempt: nobody, barred: nobody}
@@ -208,18 +217,20 @@ func (p *Policies) Follow(ctx context.Context, limiter *limit.Limiter) error {
 // look puts the file in force, which has changed or cannot be read.
 func (p *Policies) look(text []byte, err error) {
 	f, err := fromDisk(p.file.Path, text, err, p.named)
+	next := version{File: f, origin: p.file.Path}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err == nil {
-		next := version{File: f, origin: p.file.Path}
-		if p.pushed.File == nil {
-			err = p.applyBase(next)
-		} else if err = p.check(next); err == nil {
+	switch {
+	case err != nil:
+	case p.pushed.File == nil:
+		err = p.applyBase(next)
+	default:
+		if err = p.check(next); err == nil {
 			p.edited = next
 			p.log().Info("policyfile: the file has changed: what was pushed stays in force until it ends", "source", next.origin)
 		}
 	}
-	p.report(0, err, p.file.Path, "")
+	p.report(0, err, next)
 }
 
 // maxLogged bounds the lines about one file.
@@ -227,20 +238,16 @@ const maxLogged = 10
 
 // report keeps an error, or that there is none, and logs it unless the last one was the
 // same: a line for each mistake.
-func (p *Policies) report(which int, err error, origin, by string) {
+func (p *Policies) report(which int, err error, of version) {
 	before := p.problems[which]
 	p.problems[which] = err
 	if err == nil || before != nil && before.Error() == err.Error() {
 		return
 	}
-	args := []any{"source", origin}
-	if by != "" {
-		args = append(args, "by", by)
-	}
 	all := slices.DeleteFunc(strings.Split(err.Error(), "\n"), func(line string) bool { return strings.HasPrefix(line, "\t") }) // without excerpts
 	for i, line := range all[:min(len(all), maxLogged)] {
 		notice.Write(&p.lines, notice.InvalidPolicies, "policyfile: a file was rejected: the previous policies stay in force", 0,
-			append(args, "mistake", fmt.Sprintf("%d of %d", i+1, len(all)), "error", line)...)
+			append(of.from(), "mistake", fmt.Sprintf("%d of %d", i+1, len(all)), "error", line)...)
 	}
 }
 

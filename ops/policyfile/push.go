@@ -73,7 +73,6 @@ func (p *Policies) receive(documents map[string]control.Document) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	d, ok := documents[p.name]
-	source := "pushed " + p.name
 	if !ok {
 		p.problems[1] = nil
 		if p.pushed.File == nil {
@@ -82,7 +81,7 @@ func (p *Policies) receive(documents map[string]control.Document) {
 		next := cmp.Or(p.edited, p.base)
 		p.pushed, p.edited = version{}, version{}
 		if err := p.applyBase(next); err != nil { // check does not find all mistakes
-			p.report(0, errors.Join(err, p.apply(p.base)), next.origin, "")
+			p.report(0, errors.Join(err, p.apply(p.base)), next)
 		}
 		return
 	}
@@ -92,11 +91,12 @@ func (p *Policies) receive(documents map[string]control.Document) {
 		return
 	}
 	f, err := Parse(name, []byte(text))
+	next := version{File: f, origin: "pushed " + p.name, by: d.By}
 	if err == nil {
-		next := version{File: f, origin: source, by: d.By}
-		if err = p.apply(next); err == nil {
-			p.pushed = next
-		}
+		err = p.apply(next)
 	}
-	p.report(1, err, source, d.By)
+	if err == nil {
+		p.pushed = next
+	}
+	p.report(1, err, next)
 }

@@ -19,8 +19,8 @@ func (r *run) report(log Source) *Result {
 	if many, ok := log.(interface{ Files() []accesslog.File }); ok {
 		result.Files = many.Files()
 	}
-	if r.begun >= 0 {
-		result.From, result.To = timeOf(r.begun), timeOf(r.now)
+	if !result.From.IsZero() {
+		result.To = timeOf(r.now)
 	}
 	result.Refusals = []Client{} // not null in JSON
 	result.Clients = int64(len(r.clients))

@@ -64,7 +64,6 @@ type run struct {
 	result   Result
 
 	now         int64
-	begun       int64         // -1 before the first request
 	routes      []RouteResult // by place.route
 	newly       *top
 	buckets     *buckets // by the old policies
@@ -77,7 +76,7 @@ func newRun(given *Options) (*run, error) {
 	if o.Reorder < -1 || o.MaxKeys < 0 || o.Top < 0 {
 		return nil, errors.New("replay: a negative number in Options: write 0 for the default")
 	}
-	r := &run{options: o, clients: make(map[string]*client), newly: newTop(o.Top), buckets: newBuckets(), presence: make(presence), begun: -1,
+	r := &run{options: o, clients: make(map[string]*client), newly: newTop(o.Top), buckets: newBuckets(), presence: make(presence),
 		request: &http.Request{Header: make(http.Header)}}
 	r.queue = queue{late: max(0, o.Reorder), decide: r.decide}
 	old, err := newSide(&o, r)
@@ -148,8 +147,8 @@ func (r *run) decide(e *event) {
 		r.result.Late++
 		e.time = r.now
 	}
-	if r.now = e.time; r.begun < 0 {
-		r.begun = r.now
+	if r.now = e.time; r.result.From.IsZero() {
+		r.result.From = timeOf(r.now)
 	}
 	r.makeRequest(e)
 	var outcomes [2]outcome
