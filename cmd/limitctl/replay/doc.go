@@ -22,12 +22,12 @@
 //
 // # Memory
 //
-// Memory does not grow with the log. [Options].MaxKeys and Reorder bound it. Results tell
-// at most 262,144 addresses apart, but all are decided. Suggestions
-// observe at most 131,072 pairs of a route and a client: in a log with more, half of the
-// clients are left out, chosen by a hash, as often as needed. A replay of suggested rules has
-// quotas for MaxKeys keys, and remembers those that it refuses. With the defaults, a log that
-// fills all of them takes about 600 MB of live data, or 900 MB with a second set of
-// policies. The garbage collector may use as much again; GOGC=25 in the environment makes
-// it use less. A log of 50,000 clients takes about 100 MB.
+// Memory does not grow with the log. [Options].MaxKeys and Reorder bound it. Results tell at
+// most 262,144 addresses apart, but all are decided. Suggestions observe at most 131,072 pairs
+// of a route and a client: in a log with more, half of the clients are left out, chosen by a
+// hash, as often as needed. A replay of suggested rules has quotas for MaxKeys keys, and
+// remembers those that it refuses. With the defaults, a log that fills all of them takes about
+// 600 MB of live data, or 900 MB with a second set of policies. The garbage collector may use as
+// much again; GOGC=25 in the environment makes it use less. A log of 50,000 clients takes about
+// 100 MB.
 package replay

@@ -238,36 +238,35 @@ func (s *side) decide(e *event, matches []match, r *http.Request) (o outcome) {
 		o.exempt = o.exempt || d.Mode == core.ModeExempt
 		s.overflow += one(d.Mode == core.ModeOverflow)
 		b.Delayed += one(d.Allowed && d.Delay > 0)
-		for rule := range d.Rules() {
-			if rule.Allowed || !rule.Shadow && !rule.Marked {
-				continue
-			}
-			for _, c := range b.named(rule.Name) {
-				if c.Marked += one(rule.Marked); rule.Shadow {
-					c.Shadowed++
-					c.keys.add(keyOf(&c.key, e))
-					if c.refusedBy != nil {
-						c.refusedBy[keyOf(&c.key, e)] = struct{}{}
-					}
-				}
-			}
-		}
+		keyless := b.count(&d, e)
 		if !d.Allowed {
-			barred := d.Mode == core.ModeBarred
-			return outcome{refused: true, barred: barred, keyless: b.refuse(&d, e), retryAfter: d.RetryAfter}
+			b.Refused++
+			return outcome{refused: true, barred: d.Mode == core.ModeBarred, keyless: keyless, retryAfter: d.RetryAfter}
 		}
 	}
 	return o
 }
 
-// refuse counts the rules that refuse a request, and the keys that they refuse. It
-// reports whether the request does not have the key of one of them.
-func (b *bound) refuse(d *limit.Decision, e *event) (keyless bool) {
-	b.Refused++
+// count counts the rules that had no room for a request, and their keys. It reports whether the
+// request does not have the key of one that refuses it.
+func (b *bound) count(d *limit.Decision, e *event) (keyless bool) {
 	var refusing []*ruleCount
 	for rule := range d.Rules() {
-		if rule.Refused {
-			refusing = append(refusing, b.named(rule.Name)...)
+		for _, c := range b.rules {
+			if rule.Allowed || c.Name != rule.Name {
+				continue
+			}
+			c.Marked += one(rule.Marked)
+			if rule.Refused {
+				refusing = append(refusing, c)
+			}
+			if rule.Shadow {
+				c.Shadowed++
+				c.keys.add(keyOf(&c.key, e))
+				if c.refusedBy != nil {
+					c.refusedBy[keyOf(&c.key, e)] = struct{}{}
+				}
+			}
 		}
 	}
 	for _, c := range refusing {
@@ -277,13 +276,4 @@ func (b *bound) refuse(d *limit.Decision, e *event) (keyless bool) {
 		keyless = keyless || c.sought != nil && !has(&c.key, e)
 	}
 	return keyless
-}
-
-func (b *bound) named(name string) (rules []*ruleCount) {
-	for _, c := range b.rules {
-		if c.Name == name {
-			rules = append(rules, c)
-		}
-	}
-	return rules
 }

@@ -167,13 +167,13 @@ func (w *window) add(cell int64) {
 }
 
 // list makes the suggestions, at most so many: for all routes together, and then for each, first
-// those to which one client has sent the most requests. An attacked login
-// so comes before a page that everybody reads. Times in whole seconds say nothing about windows of
-// one second. A route that a policy file cannot have beside those before it is left out, as are
-// the other routes, which have no pattern, and rules per user where requests have none: these would
-// share one quota.
+// those to which one client has sent the most requests, such as an attacked login. Times in whole
+// seconds say nothing about windows of one second. It leaves out routes that a policy file cannot
+// have beside those before them, the other routes, which have no pattern, and rules per user where
+// requests have none: these would share one quota.
 func (s *suggester) list(most int, routes []string, share float64, finer bool) []Suggestion {
 	list := []Suggestion{}
+	busiest := make(map[string]int64) // by route
 	for id, g := range s.groups {
 		if len(g.series) == 0 || id.user && s.anonymous(id.route) > 0 { // or all clients were left out
 			continue
@@ -196,10 +196,7 @@ func (s *suggester) list(most int, routes []string, share float64, finer bool) [
 			}
 		}
 		list = append(list, suggestion)
-	}
-	busiest := map[string]int64{}
-	for i := range list {
-		busiest[list[i].Route] = max(busiest[list[i].Route], list[i].Busiest)
+		busiest[suggestion.Route] = max(busiest[suggestion.Route], suggestion.Busiest)
 	}
 	busiest[""] = math.MaxInt64
 	slices.SortFunc(list, func(a, b Suggestion) int {
