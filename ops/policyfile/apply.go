@@ -75,9 +75,8 @@ func (p *Policies) change(f *File) error {
 	return operate.Change(p.limiter, p.with(f)...)
 }
 
-// with returns the sets of a file, and the last ones of policies that Handler has
-// attached and the file does not have. No route leads to those, but a policy must have
-// rules.
+// with returns the sets of a file, and the last ones of policies that Handler has attached and the
+// file does not have. No route leads to those, but a policy must have rules.
 func (p *Policies) with(f *File) []limit.RuleSet {
 	var sets []limit.RuleSet
 	names := make(map[string]bool)

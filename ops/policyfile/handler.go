@@ -56,16 +56,11 @@ func (p *Policies) Handler(next http.Handler) http.Handler {
 		panic("policyfile: Handler was called before Follow, which says what limiter decides")
 	}
 	p.handles.Store(true)
-	return &handler{p, next}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.state.Load().handle(w, r, next) })
 }
 
-type handler struct {
-	policies *Policies
-	next     http.Handler
-}
-
-func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s := h.policies.state.Load()
+// handle serves a request by the policies of its matches.
+func (s *state) handle(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	once(&s.served)
 	var one [1]patterns.Match
 	matches := patterns.Append(one[:0], s.mux, r)
@@ -74,11 +69,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch len(matches) {
 	case 0:
-		h.next.ServeHTTP(w, r)
+		next.ServeHTTP(w, r)
 	case 1:
-		s.serve(w, r, &matches[0], h.next)
+		s.serve(w, r, &matches[0], next)
 	default:
-		s.serveAll(w, r, slices.Clone(matches), h.next) // a clone, so that one stays on the stack
+		s.serveAll(w, r, slices.Clone(matches), next) // a clone, so that one stays on the stack
 	}
 }
 

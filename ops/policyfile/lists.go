@@ -112,9 +112,8 @@ func build(entries []entry) (*access.List, error) {
 	return access.NewList(plain, unlogged)
 }
 
-// exemptProxies describes the entries of exempt that contain a trusted proxy, or are
-// within a trusted prefix: "10.0.0.0/8 (policy.yaml:3:10) contains the trusted proxy
-// 10.0.0.5/32".
+// exemptProxies describes the entries of exempt that contain a trusted proxy, or are within a
+// trusted prefix: "10.0.0.0/8 (policy.yaml:3:10) contains the trusted proxy 10.0.0.5/32".
 func (f *File) exemptProxies(proxies limit.Proxies) (found []string) {
 	for _, e := range f.exempt.entries {
 		if proxy := e.Proxy(proxies); proxy.IsValid() {

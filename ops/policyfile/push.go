@@ -20,11 +20,10 @@ const defaultName = "policies"
 // kindOfPolicies is the kind of the documents of package control.
 const kindOfPolicies = "policy"
 
-// Push puts a file in force in all programs that follow a name on a Control, within a
-// second, for a time or, if that is 0, for good. It
-// replaces their own file as a whole. The name is that of their [Options]; "" means
-// "policies". by says who pushes it. A program of an older version that cannot read it
-// keeps what it has, and logs that.
+// Push puts a file in force in all programs that follow a name on a Control, within a second,
+// for a time or, if that is 0, for good. It replaces their own file as a whole. The name is
+// that of their [Options]; "" means "policies". by says who pushes it. A program of an older
+// version that cannot read it keeps what it has, and logs that.
 func Push(ctx context.Context, c *control.Control, name string, f *File, expires time.Duration, by string) error {
 	value := filepath.Base(f.source.name) + "\n" + f.source.text
 	if len(value) > control.MaxValue {

@@ -21,7 +21,7 @@ type variable struct {
 }
 
 var (
-	variablePattern = regexp.MustCompile(`\$(?:(\w+)|\{([^}]+)\})`)
+	variablePattern = regexp.MustCompile(`\$(?:\w+|\{[^}]+\})`)
 	quotedPattern   = regexp.MustCompile(`'([^']*)'|"([^"]*)"`)
 	logFormatNames  = newSchema(nil).names
 )
@@ -37,28 +37,22 @@ func logFormat(text string) (*Format, error) {
 			return nil, fmt.Errorf("log_format: %q: write the text in single quotes", directive)
 		}
 	}
-	t := &template{}
-	found := variablePattern.FindAllStringSubmatchIndex(body, -1)
-	if len(found) == 0 {
+	labels, texts := variablePattern.FindAllString(body, -1), variablePattern.Split(body, -1)
+	if len(labels) == 0 {
 		return nil, fmt.Errorf("log_format %q has no variables: write one with $time_local and $request", text)
 	}
-	t.prefix = body[:found[0][0]]
+	t := &template{prefix: texts[0]}
 	seen := make(map[target]bool)
-	for i, at := range found {
-		end := len(body)
-		if i+1 < len(found) {
-			end = found[i+1][0]
-		}
-		label := strings.Trim(body[at[0]:at[1]], "${}")
-		v := variable{after: body[at[1]:end]}
+	for i, label := range labels {
+		label = strings.Trim(label, "${}")
+		v := variable{variableName(label), texts[i+1]}
 		switch {
-		case v.after == "" && end < len(body):
+		case v.after == "" && i+1 < len(labels):
 			return nil, fmt.Errorf("log_format: no text between $%s and what follows it, so they cannot be told apart: "+
 				"write a space or a quote there", label)
 		case strings.Contains(v.after, "$"):
 			return nil, fmt.Errorf("log_format: %q: write the name of a variable after $", v.after)
 		}
-		v.name = variableName(label)
 		seen[v.name.target] = seen[v.name.target] || v.name.rank > 0
 		t.variables = append(t.variables, v)
 	}
