@@ -154,7 +154,7 @@ func (b *banState) begin(at int64) {
 // Owe implements [State]: strikes of that time count unless a bar ended since. If they,
 // or one that came after them, would have been enough for a bar, it began then. Strikes
 // that had left the longest window when the last strike came are forgotten.
-func (b *banState) Owe(_ *Quota, n, at int64, _ uint64) {
+func (b *banState) Owe(_ *Quota, n, at int64, _ uint64, _ bool) {
 	if b.level > 0 && at < b.ends() {
 		return
 	}

@@ -84,7 +84,7 @@ func (l *leasesState) Take(n int64, id uint64) (room, delay int64) {
 // also above the limit, as one of at most Limit units. A lease that is held already has
 // the life that ends later. Of more than twice [MaxLeases] units, the leases that end
 // first are forgotten.
-func (l *leasesState) Owe(q *Quota, n, at int64, id uint64) {
+func (l *leasesState) Owe(q *Quota, n, at int64, id uint64, _ bool) {
 	ends := at + l.length
 	var units int64
 	for _, h := range l.held[l.over:] {

@@ -28,11 +28,9 @@ type State interface {
 	// It follows an Advance to now by the quota, and another one follows it. What has no
 	// effect any more is dropped, and numbers end at what stores can keep. A state that a
 	// store has forgotten since that time, as it was as good as new, counts as new then.
-	Owe(q *Quota, n, at int64, id uint64)
-
-	// Carry has the next window of a [FixedWindow] count what the next Owe takes above the
-	// limit: it is a debt that its key must repay.
-	Carry()
+	// If the key must repay the debt, the next window of a [FixedWindow] counts what is
+	// above the limit.
+	Owe(q *Quota, n, at int64, id uint64, repaid bool)
 
 	// Used returns how many units are missing from the full quota.
 	Used() int64
@@ -60,7 +58,7 @@ type State interface {
 }
 
 // Base has the methods of a [State] as most algorithms have them: a charge needs
-// its cost, refusals are not remembered, there are no leases, and nothing is carried.
+// its cost, refusals are not remembered, and there are no leases.
 type Base struct{}
 
 // Needs implements [State].
@@ -68,9 +66,6 @@ func (Base) Needs(c *Charge) int64 { return c.Cost }
 
 // Refuse implements [State].
 func (Base) Refuse(bool) bool { return false }
-
-// Carry implements [State].
-func (Base) Carry() {}
 
 // Renew implements [State].
 func (Base) Renew(*Quota, int64, uint64) bool { return false }
@@ -103,10 +98,7 @@ func (d *Decision) Decide(now int64, charges []Charge, states []State) {
 			n := c.owes(room)
 			d.Forgiven += c.Cost - n
 			if n > 0 {
-				if c.MaxDebt > 0 {
-					states[i].Carry()
-				}
-				states[i].Owe(&c.Quota, n, max(0, now-c.Age), c.ID)
+				states[i].Owe(&c.Quota, n, max(0, now-c.Age), c.ID, c.MaxDebt > 0)
 				outcomes[i].Remaining = states[i].Advance(&c.Quota, now)
 			}
 		case !c.fits(states[i].Needs(c), room):

@@ -123,7 +123,7 @@ func (d *distinctState) show(v value) {
 // Owe implements [State]: the value was shown at that time. Only as many of the newest
 // values are kept as the largest limit: an older one takes a unit again when it is shown
 // again.
-func (d *distinctState) Owe(q *Quota, _, at int64, id uint64) {
+func (d *distinctState) Owe(q *Quota, _, at int64, id uint64, _ bool) {
 	longest := q.Window
 	if !d.isNew() {
 		longest = max(longest, d.kept.window())

@@ -27,8 +27,7 @@ type windowState struct {
 	// Of the last Advance. What is above the limit of a window that ended since counts now.
 	now, since, until, room int64
 
-	next    int64 // when the window after that one ends, if there are grids
-	carries bool  // whether the next window counts what the next debt has above the limit
+	next int64 // when the window after that one ends, if there are grids
 }
 
 func (w *windowState) Advance(q *Quota, now int64) int64 {
@@ -102,7 +101,7 @@ func (w *windowState) place(now, from, until int64) {
 
 func (w *windowState) Take(n int64, _ uint64) (room, delay int64) {
 	if w.grids != nil {
-		charge(w, w.now, n, w.now)
+		charge(w, w.now, n, w.now, false)
 	}
 	w.add(n)
 	return w.room, 0
@@ -119,25 +118,16 @@ func (w *windowState) Refuse(bool) bool { return join(w, w.now) }
 // Owe implements [State]: the units count if that time is in the window of now. A window
 // of the key's own begins then, unless it began already: units from less than a Window
 // ago count in it even if it began later.
-func (w *windowState) Owe(q *Quota, n, at int64, _ uint64) {
-	carries := w.carries
-	w.carries = false
-	if carries && (w.grids == nil || w.grids.forgotten(w, w.now)) && w.owes(q, at, w.now) {
+func (w *windowState) Owe(q *Quota, n, at int64, _ uint64, repaid bool) {
+	if repaid && (w.grids == nil || w.grids.forgotten(w, w.now)) && w.owes(q, at, w.now) {
 		came := w.now // a store may have forgotten what was taken before
 		if w.grids == nil && w.live {
 			came = 0
 		}
 		w.grids = &grids{list: []gridOf{{came: came}}, limit: q.Limit}
 	}
-	if carries && w.grids != nil {
-		w.oweCarried(q, n, at)
-	} else {
-		owe(w, q, w.now, n, at)
-	}
+	owe(w, q, w.now, n, at, repaid)
 }
-
-// Carry implements [State].
-func (w *windowState) Carry() { w.carries = true }
 
 func (w *windowState) owes(q *Quota, at, now int64) bool {
 	length := w.mark.longest()

@@ -91,7 +91,6 @@ type grids struct {
 
 	// of the state itself, and of the last Advance
 	limit, extra int64
-	carries      bool // whether the next period counts what the units that are charged have above the limit
 }
 
 // A gridOf is a grid and its version's times.
@@ -205,8 +204,9 @@ func (a *grids) forgotten(g grid, now int64) bool {
 	return a.own == 1 && len(a.list) == 1 && a.fresh(g, now)
 }
 
-// charge takes units that were used at a time from all grids of a key but g, its state.
-func charge(g grid, now, n, at int64) {
+// charge takes units that were used at a time from all grids of a key but g, its state. If it
+// carries, the next period counts what they have above the limit.
+func charge(g grid, now, n, at int64, carries bool) {
 	held := g.others()
 	all := *held
 	if all.own == len(all.list) {
@@ -227,7 +227,7 @@ func charge(g grid, now, n, at int64) {
 			v.grid.owe(n, at)
 		}
 	}
-	if !all.carries {
+	if !carries {
 		n = 0 // but what is above the limit already
 	}
 	if len(all.list) == 1 && all.extra == 0 && g.fits(n, all.limit) {
@@ -284,7 +284,7 @@ func (a *grids) remove(i int) {
 }
 
 // owe takes a debt from all grids of a key, g among them, in which it counts.
-func owe(g grid, q *Quota, now, n, at int64) {
+func owe(g grid, q *Quota, now, n, at int64, carries bool) {
 	counts, all := g.owes(q, at, now), *g.others()
 	if all != nil {
 		for i := range all.list {
@@ -296,7 +296,7 @@ func owe(g grid, q *Quota, now, n, at int64) {
 		return
 	}
 	if all != nil {
-		charge(g, now, n, at)
+		charge(g, now, n, at, carries)
 	}
 	if g.owes(q, at, now) {
 		g.owe(n, at)
@@ -377,5 +377,5 @@ func (a *grids) clone() *grids {
 			list[i].grid = list[i].grid.Clone().(grid)
 		}
 	}
-	return &grids{list, a.own, a.limit, a.extra, false}
+	return &grids{list, a.own, a.limit, a.extra}
 }

@@ -92,12 +92,12 @@ func TestGridsAgainstPlain(t *testing.T) {
 			for other, s := range plain {
 				if other != which {
 					s.Advance(&quotas[other], now)
-					s.Owe(&quotas[other], cost, now, 0)
+					s.Owe(&quotas[other], cost, now, 0, false)
 				}
 			}
 			if s := plain[which]; s != nil {
 				s.Advance(&q, now)
-				s.Owe(&q, cost, now, 0)
+				s.Owe(&q, cost, now, 0, false)
 			} else {
 				plain[which] = alone(state)
 			}

@@ -82,7 +82,7 @@ func (u *queueState) Take(n int64, _ uint64) (room, delay int64) {
 
 // Owe implements [State]: it moves the end as far back as units that come at that time
 // do, which is exact if no turn since then began later than it could. Gaps stay.
-func (u *queueState) Owe(q *Quota, n, at int64, _ uint64) {
+func (u *queueState) Owe(q *Quota, n, at int64, _ uint64, _ bool) {
 	u.owe(n, at, q.mostOwed())
 	u.known = u.now + debtMemory
 }

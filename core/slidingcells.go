@@ -88,7 +88,7 @@ func (c *cellsState) redate(newest int64) {
 
 func (c *cellsState) Take(n int64, _ uint64) (room, delay int64) {
 	if c.grids != nil {
-		charge(c, c.now, n, c.now)
+		charge(c, c.now, n, c.now, false)
 	}
 	c.add(c.cell, n)
 	return c.limit - c.used, 0
@@ -97,7 +97,7 @@ func (c *cellsState) Take(n int64, _ uint64) (room, delay int64) {
 func (c *cellsState) Refuse(bool) bool { return join(c, c.now) }
 
 // Owe implements [State]: the units count in the cell of that time.
-func (c *cellsState) Owe(q *Quota, n, at int64, _ uint64) { owe(c, q, c.now, n, at) }
+func (c *cellsState) Owe(q *Quota, n, at int64, _ uint64, _ bool) { owe(c, q, c.now, n, at, false) }
 
 func (c *cellsState) owes(_ *Quota, at, now int64) bool { return at/c.length > now/c.length-c.keep() }
 

@@ -91,7 +91,7 @@ func (c *counterState) weighted(count, left int64) int64 {
 
 func (c *counterState) Take(n int64, _ uint64) (room, delay int64) {
 	if c.grids != nil {
-		charge(c, c.now, n, c.now)
+		charge(c, c.now, n, c.now, false)
 	}
 	c.cur += n
 	c.last, c.current, c.previous = c.now, c.cur, c.prev
@@ -102,7 +102,7 @@ func (c *counterState) Refuse(bool) bool { return join(c, c.now) }
 
 // Owe implements [State]: the units count in the window of that time, if it is the
 // current or the previous one.
-func (c *counterState) Owe(q *Quota, n, at int64, _ uint64) { owe(c, q, c.now, n, at) }
+func (c *counterState) Owe(q *Quota, n, at int64, _ uint64, _ bool) { owe(c, q, c.now, n, at, false) }
 
 func (c *counterState) owes(_ *Quota, at, now int64) bool { return now/c.window-at/c.window <= 1 }
 

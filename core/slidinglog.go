@@ -143,7 +143,7 @@ func (l *Log) Take(n int64, _ uint64) (room, delay int64) {
 // Owe implements [State]: the units leave the window a Window after that time. Only as
 // many of the newest times are kept as the largest limit: the others change nothing until
 // that is raised.
-func (l *Log) Owe(q *Quota, n, at int64, _ uint64) {
+func (l *Log) Owe(q *Quota, n, at int64, _ uint64, _ bool) {
 	longest := q.Window
 	if !l.isNew() {
 		longest = max(longest, l.kept.window())

@@ -22,6 +22,8 @@ import "slices"
 // The state that a key had before it was charged by a second algorithm is of a quota that
 // is not known, so it cannot be charged. It is replaced by the first tally that comes.
 type Tallies struct {
+	State // of own
+
 	list   []*tally
 	before State // what the key had before, until the first tally comes
 	of     Algorithm
@@ -93,7 +95,8 @@ func (t *Tallies) Advance(q *Quota, now int64) int64 {
 		t.own = &tally{state: NewState(q.Algorithm), came: now}
 		t.fill(q)
 	}
-	return t.own.state.Advance(q, now)
+	t.State = t.own.state
+	return t.State.Advance(q, now)
 }
 
 // fill makes the tally that comes count what is spent.
@@ -163,7 +166,7 @@ func (t *tally) goes() int64 {
 
 // count takes units from all tallies but that of the version that has charged them.
 func (t *Tallies) count(n, at int64, owed bool) {
-	if _, units := t.own.state.(teller); !units {
+	if _, units := t.State.(teller); !units {
 		return
 	}
 	for _, one := range t.list {
@@ -173,12 +176,9 @@ func (t *Tallies) count(n, at int64, owed bool) {
 	}
 }
 
-// Needs implements [State].
-func (t *Tallies) Needs(c *Charge) int64 { return t.own.state.Needs(c) }
-
 // Take implements [State].
 func (t *Tallies) Take(n int64, id uint64) (room, delay int64) {
-	room, delay = t.own.state.Take(n, id)
+	room, delay = t.State.Take(n, id)
 	t.join()
 	t.count(n, t.now, false)
 	return room, delay
@@ -187,24 +187,15 @@ func (t *Tallies) Take(n int64, id uint64) (room, delay int64) {
 // Refuse implements [State].
 func (t *Tallies) Refuse(barred bool) bool {
 	t.join()
-	return t.own.state.Refuse(barred)
+	return t.State.Refuse(barred)
 }
 
 // Owe implements [State].
-func (t *Tallies) Owe(q *Quota, n, at int64, id uint64) {
-	t.own.state.Owe(q, n, at, id)
+func (t *Tallies) Owe(q *Quota, n, at int64, id uint64, repaid bool) {
+	t.State.Owe(q, n, at, id, repaid)
 	t.join()
 	t.count(n, at, true)
 }
-
-// Carry implements [State].
-func (t *Tallies) Carry() { t.own.state.Carry() }
-
-// Used implements [State].
-func (t *Tallies) Used() int64 { return t.own.state.Used() }
-
-// After implements [State].
-func (t *Tallies) After(n int64) int64 { return t.own.state.After(n) }
 
 // Return implements [State]: tallies that knew when the units were taken get them back too,
 // but for buckets, queues and calendars, whose units refill or end with their period.

@@ -8,7 +8,7 @@ const logSpendings = 32
 
 func (l *Log) tell(q *Quota, n, at, now int64, _ bool) {
 	l.Advance(q, now)
-	l.Owe(q, n, at, 0)
+	l.Owe(q, n, at, 0, false)
 }
 
 func (l *Log) spent(int64) (list []spending) {
@@ -22,7 +22,7 @@ func (l *Log) spent(int64) (list []spending) {
 
 func (c *cellsState) tell(q *Quota, n, at, now int64, _ bool) {
 	c.Advance(q, now)
-	owe(c, q, now, n, at)
+	owe(c, q, now, n, at, false)
 }
 
 // spent implements [teller]: the units of a cell are dated at its end.
@@ -39,7 +39,7 @@ func (c *cellsState) spent(int64) (list []spending) {
 
 func (c *counterState) tell(q *Quota, n, at, now int64, _ bool) {
 	c.Advance(q, now)
-	owe(c, q, now, n, at)
+	owe(c, q, now, n, at, false)
 }
 
 func (c *counterState) spent(int64) (list []spending) {
@@ -63,21 +63,10 @@ func (w *windowState) tell(q *Quota, n, at, now int64, _ bool) {
 		w.grids = &grids{list: []gridOf{{used: w.last}}}
 	}
 	w.enter(now)
-	if w.grids == nil {
-		owe(w, nil, now, n, at)
-		return
-	}
-	w.grids.advance(w, q)
-	w.oweCarried(nil, n, at)
-}
-
-// oweCarried takes units of which the next window counts what is above the limit.
-func (w *windowState) oweCarried(q *Quota, n, at int64) {
-	w.grids.carries = true
-	owe(w, q, w.now, n, at)
 	if w.grids != nil {
-		w.grids.carries = false
+		w.grids.advance(w, q)
 	}
+	owe(w, nil, now, n, at, true)
 }
 
 func (w *windowState) spent(int64) []spending {
@@ -106,7 +95,7 @@ func fullest(g grid) grid {
 func (b *bucketState) tell(q *Quota, n, at, now int64, owed bool) {
 	b.Advance(q, now)
 	if owed {
-		b.Owe(q, n, at, 0)
+		b.Owe(q, n, at, 0, false)
 		return
 	}
 	b.owe(n, at, q.Burst)
@@ -122,7 +111,7 @@ func (b *bucketState) spent(int64) []spending {
 func (u *queueState) tell(q *Quota, n, at, now int64, owed bool) {
 	u.Advance(q, now)
 	if owed {
-		u.Owe(q, n, at, 0)
+		u.Owe(q, n, at, 0, false)
 		return
 	}
 	u.owe(n, at, u.capacity)

@@ -162,7 +162,7 @@ func (b *bucketState) Take(n int64, _ uint64) (room, delay int64) {
 //
 // The version pays for all of it that is above its burst before it admits anything. One
 // with a smaller burst does not pay for what others have admitted above that.
-func (b *bucketState) Owe(q *Quota, n, at int64, _ uint64) {
+func (b *bucketState) Owe(q *Quota, n, at int64, _ uint64, _ bool) {
 	b.owe(n, at, q.mostOwed())
 	b.until = max(b.until, b.now+debtMemory)
 }

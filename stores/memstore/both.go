@@ -37,14 +37,9 @@ func (b *both) Refuse(barred bool) bool {
 	return own || shared
 }
 
-func (b *both) Owe(q *core.Quota, n, at int64, id uint64) {
-	b.own.Owe(q, n, at, id)
-	b.shared.state().Owe(q, n, at, id)
-}
-
-func (b *both) Carry() {
-	b.own.Carry()
-	b.shared.state().Carry()
+func (b *both) Owe(q *core.Quota, n, at int64, id uint64, repaid bool) {
+	b.own.Owe(q, n, at, id, repaid)
+	b.shared.state().Owe(q, n, at, id, repaid)
 }
 
 func (b *both) Used() int64 { return max(b.own.Used(), b.shared.state().Used()) }

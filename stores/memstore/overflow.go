@@ -196,16 +196,15 @@ func (u unkept) room() int64 {
 	return 0
 }
 
-func (unkept) Needs(c *core.Charge) int64            { return c.Cost }
-func (u unkept) Advance(*core.Quota, int64) int64    { return u.room() }
-func (u unkept) Take(int64, uint64) (_, _ int64)     { return u.room(), 0 }
-func (unkept) Refuse(bool) bool                      { return false }
-func (unkept) Owe(*core.Quota, int64, int64, uint64) {}
-func (unkept) Carry()                                {}
-func (unkept) Renew(*core.Quota, int64, uint64) bool { return false }
-func (unkept) Release(*core.Quota, int64, uint64)    {}
-func (u unkept) Used() int64                         { return max(0, 1-u.room()) }
-func (unkept) After(int64) int64                     { return noRoomRetry }
-func (unkept) Expires() int64                        { return 0 }
-func (unkept) Return(*core.Return, int64) (n int64)  { return 0 }
-func (u unkept) Clone() core.State                   { return u }
+func (unkept) Needs(c *core.Charge) int64                  { return c.Cost }
+func (u unkept) Advance(*core.Quota, int64) int64          { return u.room() }
+func (u unkept) Take(int64, uint64) (_, _ int64)           { return u.room(), 0 }
+func (unkept) Refuse(bool) bool                            { return false }
+func (unkept) Owe(*core.Quota, int64, int64, uint64, bool) {}
+func (unkept) Renew(*core.Quota, int64, uint64) bool       { return false }
+func (unkept) Release(*core.Quota, int64, uint64)          {}
+func (u unkept) Used() int64                               { return max(0, 1-u.room()) }
+func (unkept) After(int64) int64                           { return noRoomRetry }
+func (unkept) Expires() int64                              { return 0 }
+func (unkept) Return(*core.Return, int64) (n int64)        { return 0 }
+func (u unkept) Clone() core.State                         { return u }
