@@ -27,7 +27,7 @@ type attribute struct {
 	beside string      // another word that the rule must have
 
 	read  func(*draft) error                     // what follows the word
-	write func(*Rule, *core.Quota) []string      // the words; nil if the rule has none
+	write func(*draft) []string                  // the words; nil if the rule has none
 	check func(*Rule, *problems)                 // nil if nothing can be wrong
 	same  func(a, b *Rule) (same bool, n string) // for what is not in the text; n names the difference
 }
@@ -53,7 +53,7 @@ func heads() []attribute {
 		{check: checkQuota},
 		{check: checkWindow},
 		{check: func(r *Rule, p *problems) { p.add(r.Key.problems(0)...) },
-			same: sameFunction("key", "limit.By", func(r *Rule) (string, any) { return r.Key.label, r.Key }, sameKey)},
+			same: sameFunction("key", "limit.By", KeyResolver.equal, func(r *Rule) KeyResolver { return r.Key })},
 	}
 }
 
@@ -84,7 +84,8 @@ func banWord() attribute {
 			}
 			return err
 		},
-		write: func(_ *Rule, q *core.Quota) []string {
+		write: func(d *draft) []string {
+			q := &d.quota
 			return slices.Concat(words(q.Bars(), "ban"), words(q.Bar != 0, length(q.Bar)), words(q.MaxBar != 0, "to", length(q.MaxBar)))
 		},
 		check: func(r *Rule, p *problems) {
@@ -103,8 +104,8 @@ func distinctWord() attribute {
 			d.quota.Algorithm, d.values = core.Distinct, d.keyOf(k)
 			return err
 		},
-		write: func(r *Rule, q *core.Quota) []string {
-			return words(q.Algorithm == core.Distinct, "distinct", r.Values().String())
+		write: func(d *draft) []string {
+			return words(d.quota.Algorithm == core.Distinct, "distinct", d.values.String())
 		},
 		check: func(r *Rule, p *problems) {
 			switch values := r.Values(); {
@@ -115,43 +116,36 @@ func distinctWord() attribute {
 				p.add(values.problems(0)...)
 			}
 		},
-		same: sameFunction("values", "limit.By", func(r *Rule) (string, any) { return r.Values().label, r.Values() }, sameKey),
+		same: sameFunction("values", "limit.By", KeyResolver.equal, (*Rule).Values),
 	}
 }
 
 // algorithmOptions are the fields of algorithms.
 func algorithmOptions() []attribute {
+	empty := toggle("empty", "a new bucket begins empty", core.FieldMissing, func(d *draft) *bool { return &d.empty })
+	empty.kind = "missing"
 	return []attribute{
-		{word: "aligned", doc: "windows start on the clock, in UTC", fields: core.FieldAligned,
-			read:  func(d *draft) error { d.quota.Aligned = true; return nil },
-			write: func(_ *Rule, q *core.Quota) []string { return words(q.Aligned, "aligned") }},
+		toggle("aligned", "windows start on the clock, in UTC", core.FieldAligned, func(d *draft) *bool { return &d.quota.Aligned }),
 		{word: "zone", doc: "windows are the hours, days, weeks or months of a time zone", fields: core.FieldCalendar,
 			values: []string{"UTC"}, read: readZone,
-			write: func(_ *Rule, q *core.Quota) []string {
-				return words(q.Calendar.Zone != nil, "zone", q.Calendar.Zone.String())
+			write: func(d *draft) []string {
+				zone := d.quota.Calendar.Zone
+				return words(zone != nil, "zone", zone.String())
 			},
 			same: func(a, b *Rule) (bool, string) { return sameZone(a.calendar().Zone, b.calendar().Zone), "" }},
-		option("cells", "into how many cells the window is divided", core.FieldCells, core.MaxCells,
-			"the number of cells, 2 to 60", func(q *core.Quota) *int64 { return &q.Cells }),
-		option("burst", "how many units may come, or wait, at once", core.FieldBurst, core.MaxLimit,
-			"a number after burst, such as 10", func(q *core.Quota) *int64 { return &q.Burst }),
-		{word: "missing", doc: "how many units a new bucket lacks", fields: core.FieldMissing,
-			read: func(d *draft) (err error) {
-				d.quota.Missing, err = d.text.Number(core.MaxLimit, "a number after missing, such as 10")
-				return err
-			},
-			write: func(r *Rule, q *core.Quota) []string {
-				return words(q.Missing != 0 && !r.empty(), "missing", strconv.FormatInt(q.Missing, 10))
-			}},
-		{word: "empty", kind: "missing", doc: "a new bucket begins empty", fields: core.FieldMissing,
-			read:  func(d *draft) error { d.begins = true; return nil },
-			write: func(r *Rule, _ *core.Quota) []string { return words(r.empty(), "empty") }},
+		number("cells", "into how many cells the window is divided", core.FieldCells, core.MaxCells,
+			"the number of cells, 2 to 60", func(d *draft) *int64 { return &d.quota.Cells }),
+		number("burst", "how many units may come, or wait, at once", core.FieldBurst, core.MaxLimit,
+			"a number after burst, such as 10", func(d *draft) *int64 { return &d.quota.Burst }),
+		number("missing", "how many units a new bucket lacks", core.FieldMissing, core.MaxLimit,
+			"a number after missing, such as 10", func(d *draft) *int64 { return &d.quota.Missing }),
+		empty,
 		{word: "wait", doc: "the longest wait in a queue", fields: core.FieldMaxWait,
 			read: func(d *draft) (err error) {
 				d.quota.MaxWait, err = d.text.Micros("a wait", `after "wait"`)
 				return err
 			},
-			write: func(_ *Rule, q *core.Quota) []string { return words(q.MaxWait != 0, "wait", length(q.MaxWait)) },
+			write: func(d *draft) []string { return words(d.quota.MaxWait != 0, "wait", length(d.quota.MaxWait)) },
 			check: func(r *Rule, p *problems) {
 				if a, ok := r.Algorithm.(Queue); ok && a.MaxWait%time.Microsecond != 0 {
 					p.addf("wait %v: write a whole number of microseconds", a.MaxWait)
@@ -168,44 +162,28 @@ func functionWords() []attribute {
 				d.Cost, err = named(d, d.functions.Costs, "a function of rules.Functions.Costs")
 				return err
 			},
-			write: func(r *Rule, _ *core.Quota) []string { return words(r.Cost.fn != nil, "cost", r.Cost.name) },
+			write: func(d *draft) []string { return words(d.Cost.fn != nil, "cost", d.Cost.name) },
 			check: func(r *Rule, p *problems) {
 				p.function("CostBy", r.Cost.name, r.Cost.fn != nil, r.Cost.fn != nil && *r.Cost.fn == nil)
 			},
-			same: sameFunction("Cost", "rules.CostBy", func(r *Rule) (string, any) { return r.Cost.name, r.Cost }, func(a, b any) bool { return a == b })},
+			same: sameFunction("Cost", "rules.CostBy", equal, func(r *Rule) Cost { return r.Cost })},
 		{word: "settle", doc: "the statuses of responses that count, such as 401,403; used, if the handler says what a request uses; or the function that says what it cost",
-			read: readSettle,
-			write: func(r *Rule, _ *core.Quota) []string {
-				return words(r.Settle != (Settlement{}), "settle", r.Settle.text())
-			},
+			read:  readSettle,
+			write: func(d *draft) []string { return words(d.Settle != (Settlement{}), "settle", d.Settle.text()) },
 			check: func(r *Rule, p *problems) {
 				p.function("SettleBy", r.Settle.name, r.Settle.fn != nil, r.Settle.fn != nil && *r.Settle.fn == nil)
 				if r.leases() && r.Settle != (Settlement{}) {
 					p.addf("a Settle: a lease is released in full when the request is done: leave it out")
 				}
 			},
-			same: sameFunction("Settle", "rules.SettleBy", func(r *Rule) (string, any) { return r.Settle.String(), r.Settle }, func(a, b any) bool { return a == b })},
+			same: sameFunction("Settle", "rules.SettleBy", equal, func(r *Rule) Settlement { return r.Settle })},
 	}
 }
 
 func refusalWords() []attribute {
 	return []attribute{
-		{word: "debt", doc: "how many units above the limit a settlement may take",
-			read: func(d *draft) (err error) {
-				d.Debt, err = d.text.Number(core.MaxLimit, "a number after debt, such as 20k")
-				return err
-			},
-			write: func(r *Rule, _ *core.Quota) []string {
-				return words(r.Debt != 0, "debt", strconv.FormatInt(r.Debt, 10))
-			},
-			check: func(r *Rule, p *problems) {
-				switch q := r.Quota(); {
-				case r.Debt < 0 || r.Debt > core.MaxLimit:
-					p.addf("debt %d: write 1 to %d units, or leave it out", r.Debt, int64(core.MaxLimit))
-				case r.Debt > 0 && q.Algorithm != noAlgorithm && !q.Algorithm.Owes():
-					p.addf("debt: %v has none: leave it out, or write token-bucket, leaky-bucket, sliding-cells or fixed-window", q.Algorithm)
-				}
-			}},
+		number("debt", "how many units above the limit a settlement may take", 0, core.MaxLimit,
+			"a number after debt, such as 20k", func(d *draft) *int64 { return &d.Debt }).checked(checkDebt),
 		{word: "on-error", doc: "what the rule does while the store is unavailable", values: onErrors,
 			read: func(d *draft) error {
 				i := slices.Index(onErrors, d.text.Peek())
@@ -216,8 +194,8 @@ func refusalWords() []attribute {
 				d.OnStoreError = core.OnError(i)
 				return nil
 			},
-			write: func(r *Rule, _ *core.Quota) []string {
-				return words(r.OnStoreError != core.Local, "on-error", r.OnStoreError.String())
+			write: func(d *draft) []string {
+				return words(d.OnStoreError != core.Local, "on-error", d.OnStoreError.String())
 			},
 			check: func(r *Rule, p *problems) {
 				if r.OnStoreError > core.Refuse {
@@ -227,7 +205,7 @@ func refusalWords() []attribute {
 		{word: refuse, doc: "what happens to a request that the rule refuses", again: true,
 			values: refusals,
 			read:   func(d *draft) error { return d.OnRefusal.read(d.text) },
-			write:  func(r *Rule, _ *core.Quota) []string { return r.OnRefusal.words() },
+			write:  func(d *draft) []string { return d.OnRefusal.words() },
 			check:  checkRefusal,
 			same:   sameFallback},
 		{word: "message", doc: "the text that a refused client reads, in quotes",
@@ -235,9 +213,7 @@ func refusalWords() []attribute {
 				d.Message, err = d.text.Quoted(`a text in quotes after message, such as "Try again later."`)
 				return err
 			},
-			write: func(r *Rule, _ *core.Quota) []string {
-				return words(r.Message != "", "message", grammar.Quote(r.Message))
-			},
+			write: func(d *draft) []string { return words(d.Message != "", "message", grammar.Quote(d.Message)) },
 			check: func(r *Rule, p *problems) {
 				unprintable := func(c rune) bool { return c == unicode.ReplacementChar || !unicode.IsPrint(c) }
 				if len(r.Message) > maxMessage || strings.ContainsFunc(r.Message, unprintable) {
@@ -253,7 +229,7 @@ func watchWords() []attribute {
 	return []attribute{
 		{word: "shadow", doc: "the rule counts and reports, and refuses nothing",
 			read:  func(d *draft) error { d.Shadow = &d.shadow; return nil },
-			write: func(r *Rule, _ *core.Quota) []string { return words(r.Shadow != nil, "shadow") },
+			write: func(d *draft) []string { return words(d.Shadow != nil, "shadow") },
 			check: func(r *Rule, p *problems) {
 				if (r.leases() || r.noQuota()) && (r.Shadow != nil || r.OnRefusal.Mark) {
 					p.addf("%v cannot watch: leave out shadow and mark, or write another algorithm", r.algorithm())
@@ -268,8 +244,8 @@ func watchWords() []attribute {
 				d.shadow.Enforced = int(n)
 				return err
 			},
-			write: func(r *Rule, _ *core.Quota) []string {
-				return words(r.shadow().Enforced != 0, "enforced", strconv.Itoa(r.shadow().Enforced))
+			write: func(d *draft) []string {
+				return words(d.shadow.Enforced != 0, "enforced", strconv.Itoa(d.shadow.Enforced))
 			},
 			check: func(r *Rule, p *problems) {
 				if n := r.shadow().Enforced; n < 0 || n > 99 {
@@ -281,29 +257,16 @@ func watchWords() []attribute {
 				d.shadow.Replaces, err = d.text.Name("the name of a rule after replaces")
 				return err
 			},
-			write: func(r *Rule, _ *core.Quota) []string {
-				return words(r.shadow().Replaces != "", "replaces", r.shadow().Replaces)
-			},
+			write: func(d *draft) []string { return words(d.shadow.Replaces != "", "replaces", d.shadow.Replaces) },
 			check: func(r *Rule, p *problems) {
 				enforced := func(old Rule) bool { return old.name() == r.shadow().Replaces && old.Shadow == nil }
 				if name := r.shadow().Replaces; name != "" && !slices.ContainsFunc(p.set.rules, enforced) {
 					p.addf("replaces %q: write the name of a rule of the same set that is not a shadow", name)
 				}
 			}},
-		{word: "hidden", doc: "the rule appears in no header",
-			read:  func(d *draft) error { d.Hidden = true; return nil },
-			write: func(r *Rule, _ *core.Quota) []string { return words(r.Hidden, "hidden") }},
-		{word: "attempts", doc: "a request stays counted if a rule set behind this one refuses it",
-			read:  func(d *draft) error { d.Attempts = true; return nil },
-			write: func(r *Rule, _ *core.Quota) []string { return words(r.Attempts, "attempts") },
-			check: func(r *Rule, p *problems) {
-				switch {
-				case r.Attempts && r.Settle != (Settlement{}):
-					p.addf("attempts and settle: the answer settles the rule already: leave out attempts")
-				case r.Attempts && (r.leases() || r.bars()):
-					p.addf("attempts: %v gives nothing back that counts attempts: leave out attempts", r.algorithm())
-				}
-			}},
+		toggle("hidden", "the rule appears in no header", 0, func(d *draft) *bool { return &d.Hidden }),
+		toggle("attempts", "a request stays counted if a rule set behind this one refuses it", 0,
+			func(d *draft) *bool { return &d.Attempts }).checked(checkAttempts),
 	}
 }
 
@@ -311,16 +274,16 @@ func callerWords() []attribute {
 	return []attribute{
 		{word: "plan", doc: "another limit for callers on a plan", again: true,
 			read:  func(d *draft) error { return d.amount(&d.Plans, "plan", "limit") },
-			write: func(r *Rule, _ *core.Quota) []string { return amounts("plan", r.Plans) },
+			write: func(d *draft) []string { return amounts("plan", d.Plans) },
 			check: checkPlans},
 		{word: "reserve", doc: "units that are kept for a class of callers and those above it", again: true,
 			read:  func(d *draft) error { return d.amount(&d.Reserve, "class", "number of units") },
-			write: func(r *Rule, _ *core.Quota) []string { return amounts("reserve", r.Reserve) },
+			write: func(d *draft) []string { return amounts("reserve", d.Reserve) },
 			check: checkReserve},
 		{word: "exempt", doc: "callers that the rule neither charges nor refuses", again: true, values: grammar.ExemptKinds,
 			read: readExempt,
-			write: func(r *Rule, _ *core.Quota) (list []string) {
-				for _, entry := range r.Exempt {
+			write: func(d *draft) (list []string) {
+				for _, entry := range d.Exempt {
 					list = append(list, "exempt", entry)
 				}
 				return list
@@ -334,22 +297,32 @@ func callerWords() []attribute {
 func algorithmWord(a core.Algorithm, doc string) attribute {
 	return attribute{word: a.String(), kind: algorithm, doc: doc,
 		read: func(d *draft) error { d.quota.Algorithm = a; return nil },
-		write: func(_ *Rule, q *core.Quota) []string {
-			usual := a == core.SlidingLog || a == core.FixedWindow && q.Calendar.Zone != nil
-			return words(q.Algorithm == a && !usual, a.String())
+		write: func(d *draft) []string {
+			usual := a == core.SlidingLog || a == core.FixedWindow && d.quota.Calendar.Zone != nil
+			return words(d.quota.Algorithm == a && !usual, a.String())
 		}}
 }
 
-// option returns the attribute of a number of a quota.
-func option(word, doc string, f core.Fields, most int64, want string, in func(*core.Quota) *int64) attribute {
-	return attribute{word: word, doc: doc, fields: f,
+// toggle returns the attribute of what a rule is or is not.
+func toggle(word, doc string, fields core.Fields, of func(*draft) *bool) attribute {
+	return attribute{word: word, doc: doc, fields: fields,
+		read:  func(d *draft) error { *of(d) = true; return nil },
+		write: func(d *draft) []string { return words(*of(d), word) }}
+}
+
+// number returns the attribute of a number, which is 0 if a rule has none.
+func number(word, doc string, fields core.Fields, most int64, want string, of func(*draft) *int64) attribute {
+	return attribute{word: word, doc: doc, fields: fields,
 		read: func(d *draft) (err error) {
-			*in(&d.quota), err = d.text.Number(most, want)
+			*of(d), err = d.text.Number(most, want)
 			return err
 		},
-		write: func(_ *Rule, q *core.Quota) []string {
-			return words(*in(q) != 0, word, strconv.FormatInt(*in(q), 10))
-		}}
+		write: func(d *draft) []string { return words(*of(d) != 0, word, strconv.FormatInt(*of(d), 10)) }}
+}
+
+func (a attribute) checked(check func(*Rule, *problems)) attribute {
+	a.check = check
+	return a
 }
 
 // words returns a list, or nil.
@@ -364,12 +337,11 @@ func length(n int64) string { return grammar.FormatWindow(core.Duration(n)) }
 
 // sameFunction compares a function, and says how two differ: a text has the name of a
 // function only.
-func sameFunction(field, maker string, of func(*Rule) (name string, function any), same func(a, b any) bool) func(a, b *Rule) (bool, string) {
+func sameFunction[F fmt.Stringer](field, maker string, same func(a, b F) bool, of func(*Rule) F) func(a, b *Rule) (bool, string) {
 	return func(a, b *Rule) (bool, string) {
-		was, f := of(a)
-		is, g := of(b)
+		was, is := of(a).String(), of(b).String()
 		switch {
-		case same(f, g):
+		case same(of(a), of(b)):
 			return true, ""
 		case was == is:
 			return false, fmt.Sprintf("the %s %s, here another function of that name (call %s once, and use what it returns in both sets)", field, was, maker)
@@ -380,7 +352,7 @@ func sameFunction(field, maker string, of func(*Rule) (name string, function any
 	}
 }
 
-func sameKey(a, b any) bool { return a.(KeyResolver).equal(b.(KeyResolver)) }
+func equal[F comparable](a, b F) bool { return a == b }
 
 func sameFallback(a, b *Rule) (bool, string) {
 	switch was, is := a.OnRefusal.Fallback, b.OnRefusal.Fallback; {

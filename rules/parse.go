@@ -110,12 +110,15 @@ func distinct[F interface{ String() string }](field string, known []F) error {
 // String returns r in the text grammar: "5/2s per ip". A Fallback is not part of it, and
 // of functions only their names are.
 func (r Rule) String() string {
-	q := r.declared()
-	h := grammar.Head{Name: r.Name, Limit: r.Limit, Window: r.Window, Unit: q.Calendar.Unit, Key: r.Key.syntax()}
+	d := &draft{Rule: r, quota: r.declared(), values: r.Values(), shadow: r.shadow(), empty: r.empty()}
+	if d.empty {
+		d.quota.Missing = 0
+	}
+	h := grammar.Head{Name: r.Name, Limit: r.Limit, Window: r.Window, Unit: d.quota.Calendar.Unit, Key: r.Key.syntax()}
 	list := []string{h.String()}
 	for _, a := range table() {
-		if write := a.write; write != nil {
-			list = append(list, write(&r, &q)...)
+		if a.write != nil {
+			list = append(list, a.write(d)...)
 		}
 	}
 	return strings.Join(list, " ")
@@ -237,7 +240,7 @@ func (s *Set) misread(err error) error {
 	return &Error{Policy: s.policy(), Text: s.text, Offset: e.Offset, Problem: e.Error(), misread: true}
 }
 
-// A draft is a rule whose text is being read.
+// A draft is a rule whose text is being read or written.
 type draft struct {
 	Rule
 	text      *grammar.Reader
@@ -245,7 +248,7 @@ type draft struct {
 
 	quota  core.Quota  // the fields of the algorithm
 	values KeyResolver // of Distinct
-	begins bool        // empty
+	empty  bool        // whether a bucket begins so, in place of quota.Missing
 	shadow Shadow
 
 	seen  map[string]bool // the kinds of the words so far
@@ -305,7 +308,7 @@ func (d *draft) attributes(h *grammar.Head) error {
 		}
 		d.text.At = end
 	}
-	if bucket, ok := d.Algorithm.(TokenBucket); ok && d.begins {
+	if bucket, ok := d.Algorithm.(TokenBucket); ok && d.empty {
 		bucket.Missing = d.Rule.Quota().Burst
 		d.Algorithm = bucket
 	}

@@ -206,6 +206,24 @@ func checkPlans(r *Rule, p *problems) {
 	}
 }
 
+func checkDebt(r *Rule, p *problems) {
+	switch q := r.Quota(); {
+	case r.Debt < 0 || r.Debt > core.MaxLimit:
+		p.addf("debt %d: write 1 to %d units, or leave it out", r.Debt, int64(core.MaxLimit))
+	case r.Debt > 0 && q.Algorithm != noAlgorithm && !q.Algorithm.Owes():
+		p.addf("debt: %v has none: leave it out, or write token-bucket, leaky-bucket, sliding-cells or fixed-window", q.Algorithm)
+	}
+}
+
+func checkAttempts(r *Rule, p *problems) {
+	switch {
+	case r.Attempts && r.Settle != (Settlement{}):
+		p.addf("attempts and settle: the answer settles the rule already: leave out attempts")
+	case r.Attempts && (r.leases() || r.bars()):
+		p.addf("attempts: %v gives nothing back that counts attempts: leave out attempts", r.algorithm())
+	}
+}
+
 // checkReserve checks the reserve of r, whatever the classes.
 func checkReserve(r *Rule, p *problems) {
 	if len(r.Reserve) == 0 {
