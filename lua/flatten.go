@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // flatten rewrites a script so that a call defines and calls fewer functions: most
@@ -188,7 +187,7 @@ func (s *script) read(text string) {
 	}
 	s.main = text[at:]
 	for _, f := range s.functions {
-		f.returns = slices.Contains(words(f.body), "return")
+		f.returns = mentions(f.body, "return", "")
 	}
 }
 
@@ -234,7 +233,10 @@ func (s *script) writeRare(f *function) {
 func writeCalls(text, name, expression string) string {
 	var b strings.Builder
 	at := 0
-	for i := range calls(text, name+"(") {
+	for i := range uses(text, name) {
+		if !strings.HasPrefix(text[i+len(name):], "(") || i > 0 && text[i-1] == '.' {
+			continue
+		}
 		before := strings.TrimRight(text[at:i], " ")
 		if before == "" && at == 0 || strings.HasSuffix(before, "\n") {
 			before += "do end " // or it might go on with the line before
@@ -250,23 +252,6 @@ func writeCalls(text, name, expression string) string {
 	}
 	b.WriteString(text[at:])
 	return b.String()
-}
-
-// calls yields where a text has a call that is not the end of a longer name.
-func calls(text, call string) iter.Seq[int] {
-	return func(yield func(int) bool) {
-		for at := 0; ; {
-			i := strings.Index(text[at:], call)
-			if i < 0 {
-				return
-			}
-			at += i
-			if (at == 0 || !isWord(text[at-1]) && text[at-1] != '.') && !yield(at) {
-				return
-			}
-			at += len(call)
-		}
-	}
 }
 
 // writeInline writes what becomes of a line of a function that ends in @inline.
@@ -387,31 +372,37 @@ func assign(params, args string) string {
 	return "local " + strings.Join(to, ", ") + " = " + strings.Join(from, ", ") + "\n"
 }
 
-// mentions reports whether a text has a name that no other letter follows, and that
-// neither a letter nor one of the given characters precedes unless it begins with a
-// dot.
-func mentions(text, name, before string) bool {
-	for {
-		i := strings.Index(text, name)
-		if i < 0 {
-			return false
+// uses yields where a text has a name that is no part of a longer word. One that begins with a
+// dot may follow any.
+func uses(text, name string) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for at := 0; ; at += len(name) {
+			i := strings.Index(text[at:], name)
+			if i < 0 {
+				return
+			}
+			at += i
+			end := at + len(name)
+			within := name[0] != '.' && at > 0 && isWord(text[at-1]) || end < len(text) && isWord(text[end])
+			if !within && !yield(at) {
+				return
+			}
 		}
-		rest := text[i+len(name):]
-		follows := rest != "" && isWord(rest[0])
-		precedes := i > 0 && name[0] != '.' && (isWord(text[i-1]) || strings.IndexByte(before, text[i-1]) >= 0)
-		if !follows && !precedes {
+	}
+}
+
+// mentions reports whether a text uses a name that none of the given characters precedes.
+func mentions(text, name, before string) bool {
+	for i := range uses(text, name) {
+		if i == 0 || strings.IndexByte(before, text[i-1]) < 0 {
 			return true
 		}
-		text = rest
 	}
+	return false
 }
 
 func isWord(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-}
-
-func words(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf || !isWord(byte(r)) })
 }
 
 // dropUnused drops the functions that nothing calls, and reports whether there

@@ -6,37 +6,31 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/routelimit/limit/core"
 )
 
-// wrapped holds the scripts of wrap, by the driver and the scripts inside.
-var wrapped sync.Map // of *Script
-
 // wrap returns a driver around other scripts. They stand where it has the lines INNER and
 // OTHER, as bodies of functions of KEYS and ARGV.
 func wrap(driver string, inner ...*Script) *Script {
-	id := driver
+	key := driver
 	for _, s := range inner {
-		id += " " + s.SHA
+		key += " " + s.SHA
 	}
-	if known, ok := wrapped.Load(id); ok {
-		return known.(*Script)
-	}
-	var files selection
-	files.add(driver)
-	plain := ""
-	for _, name := range files.names {
-		plain += parsed()[name].text[taking]
-	}
-	text := strip(plain)
-	for i, mark := range []string{"INNER\n", "OTHER\n"}[:len(inner)] {
-		text = strings.Replace(text, mark, inner[i].Text, 1)
-		plain = strings.Replace(plain, mark, inner[i].plain, 1)
-	}
-	known, _ := wrapped.LoadOrStore(id, newScript(text, plain))
-	return known.(*Script)
+	return once(key, func() *Script {
+		var files selection
+		files.add(driver)
+		plain := ""
+		for _, name := range files.names {
+			plain += parsed()[name].text[taking]
+		}
+		text := strip(plain)
+		for i, mark := range []string{"INNER\n", "OTHER\n"}[:len(inner)] {
+			text = strings.Replace(text, mark, inner[i].Text, 1)
+			plain = strings.Replace(plain, mark, inner[i].plain, 1)
+		}
+		return newScript(text, plain)
+	})
 }
 
 // nothing stands where a driver has no second script.

@@ -316,13 +316,13 @@ func periods(c core.Calendar, now string) string {
 	}
 	from, _ := c.Period(at)
 	from, until := c.Period(from - 1)
-	var b []byte
+	five := ""
 	for range 5 {
-		b = append(b, byte(from>>48), byte(from>>40), byte(from>>32), byte(from>>24), byte(from>>16), byte(from>>8), byte(from))
+		five += number(from, 7)
 		from = until
 		_, until = c.Period(from)
 	}
-	return string(b)
+	return five
 }
 
 // What Decode may find wrong.

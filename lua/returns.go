@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/routelimit/limit/core"
 )
@@ -206,30 +205,23 @@ func (l *Returns) encode(now string, u *returnRule) {
 	l.Args = append(l.Args, parameters(q, now), list)
 }
 
-// returnScripts holds the scripts by the algorithms that they have.
-var returnScripts sync.Map // of *Script
-
+// returnScript returns the script for returns, which its algorithms identify.
 func returnScript(rules []returnRule, several bool) *Script {
-	var algorithms uint64
+	var algorithms Algorithms
 	for i := range rules {
-		algorithms |= 2 << rules[i].quota.Algorithm
+		algorithms |= 1 << rules[i].quota.Algorithm
 	}
-	if several {
-		algorithms++
+	type key struct {
+		of      Algorithms
+		several bool
 	}
-	if known, ok := returnScripts.Load(algorithms); ok {
-		return known.(*Script)
-	}
-	files := newSelection(returning)
-	files.several = several
-	files.addAlgorithms(len(rules), func(i int) *core.Quota { return rules[i].quota })
-	script := files.join("return.lua")
-	returnScripts.Store(algorithms, script)
-	return script
+	return once(key{algorithms, several}, func() *Script {
+		files := newSelection(returning)
+		files.several = several
+		files.addAlgorithms(len(rules), func(i int) *core.Quota { return rules[i].quota })
+		return files.join("return.lua")
+	})
 }
-
-// returnOneScripts holds the scripts for a single return by their algorithms.
-var returnOneScripts sync.Map // of *Script
 
 // returnOneScript returns the script for a single return, or nil if that would leave the call
 // to the batch script: for algorithms whose give_back does not know what look would find, and
@@ -245,15 +237,12 @@ func returnOneScript(r *core.Return) *Script {
 	default:
 		return nil
 	}
-	if known, ok := returnOneScripts.Load(q.Algorithm); ok {
-		return known.(*Script)
-	}
-	files := newSelection(returning)
-	files.one = true
-	files.addAlgorithms(1, func(int) *core.Quota { return q })
-	script := files.join("returnone.lua")
-	returnOneScripts.Store(q.Algorithm, script)
-	return script
+	return once(q.Algorithm, func() *Script {
+		files := newSelection(returning)
+		files.one = true
+		files.addAlgorithms(1, func(int) *core.Quota { return q })
+		return files.join("returnone.lua")
+	})
 }
 
 // WeightOfReturn estimates for how many µs a return makes a call longer at worst, which

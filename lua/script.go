@@ -32,14 +32,12 @@ type Script struct {
 // Plain returns the files of the script with that SHA, not flattened, or "". They
 // decide as the script does, and take longer: they are for tests that compare the two.
 func Plain(sha string) (text string) {
-	for _, all := range []*sync.Map{&scripts, &wrapped} {
-		all.Range(func(_, known any) bool {
-			if s := known.(*Script); s.SHA == sha {
-				text = s.plain
-			}
-			return text == ""
-		})
-	}
+	scripts.Range(func(_, known any) bool {
+		if s := known.(*Script); s.SHA == sha {
+			text = s.plain
+		}
+		return text == ""
+	})
 	return text
 }
 
@@ -216,28 +214,34 @@ func remembersReturns(a core.Algorithm) bool {
 	return slices.ContainsFunc(s.names, func(name string) bool { return parsed()[name].returned })
 }
 
-// scripts holds the scripts that have been asked for, by the names of their
-// files: as many as there are mixes of algorithms in use.
+// scripts holds the scripts that have been asked for: as many as there are mixes of
+// algorithms in use.
 var scripts sync.Map // of *Script
+
+// once returns the script of a key, which is made the first time.
+func once(key any, script func() *Script) *Script {
+	known, ok := scripts.Load(key)
+	if !ok {
+		known, _ = scripts.LoadOrStore(key, script())
+	}
+	return known.(*Script)
+}
 
 // join returns the script of a driver and the files that it needs.
 func (s *selection) join(driver string) *Script {
 	s.names = append(s.names, driver)
-	id := fmt.Sprint(s.names, s.extra, s.several, s.tallies) // a driver has one purpose
-	if known, ok := scripts.Load(id); ok {
-		return known.(*Script)
-	}
-	var b strings.Builder
-	for _, name := range s.names {
-		for _, purpose := range s.purposes() {
-			for line := range strings.Lines(parsed()[name].text[purpose]) {
-				b.WriteString(s.line(line))
+	key := fmt.Sprint(s.names, s.extra, s.several, s.tallies) // a driver has one purpose
+	return once(key, func() *Script {
+		var b strings.Builder
+		for _, name := range s.names {
+			for _, purpose := range s.purposes() {
+				for line := range strings.Lines(parsed()[name].text[purpose]) {
+					b.WriteString(s.line(line))
+				}
 			}
 		}
-	}
-	text := b.String()
-	known, _ := scripts.LoadOrStore(id, newScript(flatten(text), text))
-	return known.(*Script)
+		return newScript(flatten(b.String()), b.String())
+	})
 }
 
 func newScript(text, plain string) *Script {
@@ -254,31 +258,31 @@ func (s *selection) line(line string) string {
 		}
 		return rareMark
 	}
-	wanted := true
-	if i := strings.LastIndex(line, " -- @"); i >= 0 {
-		switch strings.TrimSuffix(line[i+len(" -- @"):], "\n") {
-		case "extra":
-			wanted = s.extra
-		case "several":
-			wanted = s.several
-		case "debt":
-			wanted = s.purpose == owing || s.tallies
-		case "take":
-			wanted = s.purpose == taking
-		case "tallies":
-			wanted = s.tallies
-		case "many":
-			wanted = !s.one
-		case "batch":
-			if s.one {
-				return "return\n"
-			}
-		}
-	}
-	if !wanted {
-		return ""
+	_, mark, _ := strings.Cut(line, " -- @")
+	switch strings.TrimSuffix(mark, "\n") {
+	case "extra":
+		return only(s.extra, line)
+	case "several":
+		return only(s.several, line)
+	case "debt":
+		return only(s.purpose == owing || s.tallies, line)
+	case "take":
+		return only(s.purpose == taking, line)
+	case "tallies":
+		return only(s.tallies, line)
+	case "many":
+		return only(!s.one, line)
+	case "batch":
+		return only(!s.one, line) + only(s.one, "return\n")
 	}
 	return line
+}
+
+func only(wanted bool, line string) string {
+	if wanted {
+		return line
+	}
+	return ""
 }
 
 // newSelection returns the files that every script has.

@@ -55,19 +55,12 @@ func (s *script) locals() (n int) {
 // otherwise reports whether a text names a function of the top level other than in a call, or
 // another variable that has its name.
 func otherwise(text, name string) bool {
-	for at := 0; ; {
-		i := strings.Index(text[at:], name)
-		if i < 0 {
-			return false
-		}
-		i += at
-		at = i + len(name)
-		if i > 0 && isWord(text[i-1]) || at < len(text) && isWord(text[at]) {
-			continue
-		}
+	for i := range uses(text, name) {
 		before := strings.TrimRight(text[:i], " ")
-		if at == len(text) || text[at] != '(' || strings.HasSuffix(before, ".") || strings.HasSuffix(before, "function") {
+		called := strings.HasPrefix(text[i+len(name):], "(")
+		if !called || strings.HasSuffix(before, ".") || strings.HasSuffix(before, "function") {
 			return true
 		}
 	}
+	return false
 }
