@@ -34,7 +34,7 @@ const Ban Algorithm = 8
 
 // A banState has the strikes of one key since its last bar.
 type banState struct {
-	Base
+	usual
 	strikes []int64 // their times, oldest first
 	level   int64   // how many bars followed each other; 0 if none is remembered
 	begins  int64   // when the last of them began

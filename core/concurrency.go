@@ -30,7 +30,7 @@ const Concurrency Algorithm = 7
 
 // A leasesState holds the leases of one key.
 type leasesState struct {
-	Base
+	usual
 	held    []lease // in the order in which they end
 	longest int64   // how long they live at most
 	over    int     // how many of the first of them had ended at now
@@ -85,14 +85,8 @@ func (l *leasesState) Take(n int64, id uint64) (room, delay int64) {
 // the life that ends later. Of more than twice [MaxLeases] units, the leases that end
 // first are forgotten.
 func (l *leasesState) Owe(q *Quota, n, at int64, id uint64, _ bool) {
-	ends := at + l.length
-	var units int64
-	for _, h := range l.held[l.over:] {
-		if h.id == id {
-			units, ends = units+h.units, max(ends, h.ends)
-		}
-	}
-	if ends <= l.now {
+	units, ends := l.of(id)
+	if ends = max(ends, at+l.length); ends <= l.now {
 		return
 	}
 	if units == 0 {
@@ -115,7 +109,16 @@ func (l *leasesState) keep() {
 	l.longest = max(l.longest, l.length)
 }
 
-// add adds a lease.
+// of returns what an id holds, and until when.
+func (l *leasesState) of(id uint64) (units, ends int64) {
+	for _, h := range l.held[l.over:] {
+		if h.id == id {
+			units, ends = units+h.units, max(ends, h.ends)
+		}
+	}
+	return units, ends
+}
+
 func (l *leasesState) add(one lease) {
 	i := sort.Search(len(l.held), func(i int) bool { return l.held[i].ends > one.ends })
 	l.held = slices.Insert(l.held, i, one)
@@ -124,12 +127,7 @@ func (l *leasesState) add(one lease) {
 
 func (l *leasesState) Renew(q *Quota, now int64, id uint64) (held bool) {
 	l.Advance(q, now)
-	var units int64
-	for _, h := range l.held[l.over:] {
-		if h.id == id {
-			units += h.units
-		}
-	}
+	units, _ := l.of(id)
 	if units == 0 {
 		return false
 	}
@@ -141,11 +139,8 @@ func (l *leasesState) Renew(q *Quota, now int64, id uint64) (held bool) {
 
 func (l *leasesState) Release(q *Quota, now int64, id uint64) {
 	l.Advance(q, now)
-	for _, h := range l.held {
-		if h.id == id {
-			l.remove(id)
-			return
-		}
+	if slices.ContainsFunc(l.held, func(h lease) bool { return h.id == id }) {
+		l.remove(id)
 	}
 }
 

@@ -57,21 +57,14 @@ type State interface {
 	Expires() int64
 }
 
-// Base has the methods of a [State] as most algorithms have them: a charge needs
-// its cost, refusals are not remembered, and there are no leases.
-type Base struct{}
+// usual has the methods of a [State] as most algorithms have them: a charge needs its cost,
+// refusals are not remembered, and there are no leases.
+type usual struct{}
 
-// Needs implements [State].
-func (Base) Needs(c *Charge) int64 { return c.Cost }
-
-// Refuse implements [State].
-func (Base) Refuse(bool) bool { return false }
-
-// Renew implements [State].
-func (Base) Renew(*Quota, int64, uint64) bool { return false }
-
-// Release implements [State].
-func (Base) Release(*Quota, int64, uint64) {}
+func (usual) Needs(c *Charge) int64            { return c.Cost }
+func (usual) Refuse(bool) bool                 { return false }
+func (usual) Renew(*Quota, int64, uint64) bool { return false }
+func (usual) Release(*Quota, int64, uint64)    {}
 
 // Decide is the decision that every store must make: at time now, given the
 // states of the charges' keys, it takes all charges or none, and debts whatever the

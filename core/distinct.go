@@ -27,7 +27,7 @@ const Distinct Algorithm = 9
 // A distinctState has the values that one key has shown within the longest window of its
 // versions.
 type distinctState struct {
-	Base
+	usual
 	values []value  // in the order in which they were last shown
 	kept   versions // which values are kept, if there are any
 	left   int      // how many of the first of them had left the window at now

@@ -3,7 +3,6 @@ package core
 import (
 	"fmt"
 	"strings"
-	"time"
 )
 
 // What the algorithms need to know of the fields of a Quota beside Limit and Window: all
@@ -102,14 +101,14 @@ func (q *Quota) checkFields(row *row, fault func(format string, args ...any)) {
 		fault("%d missing: write 0 for a full bucket to %d for an empty one", q.Missing, q.Burst)
 	}
 	if row.fields.Has(FieldMaxWait) && (q.MaxWait < 0 || q.MaxWait > MaxWindow) {
-		fault("wait of %v: write 0 for any, or at most 366 days", micros(q.MaxWait))
+		fault("wait of %v: write 0 for any, or at most 366 days", Duration(q.MaxWait))
 	}
 	if row.fields.Has(FieldBar) && (q.Bar < MinWindow || q.Bar > MaxWindow) {
-		fault("bar of %v: write how long a key is barred, 1ms to 366 days", micros(q.Bar))
+		fault("bar of %v: write how long a key is barred, 1ms to 366 days", Duration(q.Bar))
 	}
 	if row.fields.Has(FieldMaxBar) && q.MaxBar != 0 && (q.MaxBar < q.Bar || q.MaxBar > MaxWindow) {
 		fault("longest bar of %v: write at least the bar of %v, at most 366 days, or 0 for bars of one length",
-			micros(q.MaxBar), micros(q.Bar))
+			Duration(q.MaxBar), Duration(q.Bar))
 	}
 }
 
@@ -139,5 +138,3 @@ func algorithmsThat(has func(Algorithm) bool) string {
 	}
 	return names[0]
 }
-
-func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

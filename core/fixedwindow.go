@@ -217,9 +217,7 @@ func (w *windowState) lasts() int64 {
 }
 
 func (w *windowState) taken() int64 { return w.last }
-
-func (w *windowState) span() int64 { return w.mark.longest() }
-
+func (w *windowState) span() int64  { return w.mark.longest() }
 func (w *windowState) holds() int64 { return w.count }
 
 // Return implements [State], while the window is that of At.
@@ -251,8 +249,7 @@ func (w *windowState) reopen(q *Quota, count, now int64) {
 	w.count, w.last = count, w.end-1
 }
 
-func (w *windowState) empty() grid { return &windowState{} }
-
+func (w *windowState) empty() grid     { return &windowState{} }
 func (w *windowState) swap(other grid) { exchange(w, other.(*windowState)) }
 
 func (w *windowState) Clone() State {

@@ -53,21 +53,16 @@ type grid interface {
 // A cut has what all grids have: the other ones of the key, if there are several, and no
 // units that a period carries into the next.
 type cut struct {
-	Base
+	usual
 	grids *grids
 }
 
-func (c *cut) others() **grids { return &c.grids }
-
+func (c *cut) others() **grids        { return &c.grids }
 func (*cut) above(int64, int64) int64 { return 0 }
-
-func (*cut) fits(int64, int64) bool { return true }
-
-func (*cut) follows() bool { return false }
-
-func (*cut) open() bool { return true }
-
-func (*cut) lasts() int64 { return 0 }
+func (*cut) fits(int64, int64) bool   { return true }
+func (*cut) follows() bool            { return false }
+func (*cut) open() bool               { return true }
+func (*cut) lasts() int64             { return 0 }
 
 // exchange exchanges the counts of two grids. What they have of others stays.
 func exchange[T any, G interface {

@@ -29,7 +29,7 @@ const Queue Algorithm = 6
 
 // A queueState is a schedule of at most Burst units that wait and one that passes.
 type queueState struct {
-	Base
+	usual
 	schedule
 	gaps *gaps // nil if there are none
 

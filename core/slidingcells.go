@@ -153,9 +153,7 @@ func (c *cellsState) ends() int64 {
 }
 
 func (c *cellsState) taken() int64 { return c.last }
-
-func (c *cellsState) span() int64 { return c.keep() * c.length }
-
+func (c *cellsState) span() int64  { return c.keep() * c.length }
 func (c *cellsState) holds() int64 { return c.span() }
 
 // Return implements [State], while the cell of At is in the window.
@@ -171,8 +169,7 @@ func (c *cellsState) giveBack(_ *Quota, n, at, now int64) int64 {
 	return given
 }
 
-func (c *cellsState) empty() grid { return &cellsState{} }
-
+func (c *cellsState) empty() grid     { return &cellsState{} }
 func (c *cellsState) swap(other grid) { exchange(c, other.(*cellsState)) }
 
 func (c *cellsState) Clone() State {

@@ -151,9 +151,7 @@ func (c *counterState) ends() int64 {
 }
 
 func (c *counterState) taken() int64 { return c.last }
-
-func (c *counterState) span() int64 { return 2 * c.window }
-
+func (c *counterState) span() int64  { return 2 * c.window }
 func (c *counterState) holds() int64 { return c.window }
 
 // Return implements [State], while the window of At is the current or the
@@ -176,8 +174,7 @@ func (c *counterState) giveBack(_ *Quota, n, at, now int64) (given int64) {
 	return given
 }
 
-func (c *counterState) empty() grid { return &counterState{} }
-
+func (c *counterState) empty() grid     { return &counterState{} }
 func (c *counterState) swap(other grid) { exchange(c, other.(*counterState)) }
 
 func (c *counterState) Clone() State {

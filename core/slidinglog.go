@@ -31,7 +31,7 @@ const SlidingLog Algorithm = 0
 // Many keys are seldom used, so a Log is kept small: a key that has one time
 // has no ring, and the ring is a pointer to a slice.
 type Log struct {
-	Base
+	usual
 	ring   *[]int64 // times; (*ring)[(head+i) % len(*ring)] is the i-th oldest; nil until there are two
 	newest int64    // of the times, if there are any
 	kept   versions // which times are kept, if there are any

@@ -41,7 +41,7 @@ const newAgain = 3600 * 1_000_000
 // A bucketState holds how many tokens a bucket lacks, and since when. It is the truth for
 // all versions of the quota, each of which reads it in its own way: see lacked.
 type bucketState struct {
-	Base
+	usual
 	missing int64    // tokens, when last taken from
 	part    int64    // windowths of the last of them that were refilled
 	window  int64    // what part counts in

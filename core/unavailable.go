@@ -23,7 +23,7 @@ var ErrForgotten = fmt.Errorf("%w: it may have forgotten what was taken", ErrUna
 // ErrOutOfReach is wrapped by the errors of a store that cannot be reached, and
 // that will return [ErrForgotten] first if it has lost its data meanwhile. It
 // wraps [ErrUnavailable]. Errors that wrap only ErrUnavailable promise nothing.
-var ErrOutOfReach error = outOfReach{}
+var ErrOutOfReach = fmt.Errorf("%w", ErrUnavailable)
 
 // ErrBlocked is wrapped by the error of a store that works but could not decide one
 // call, for lack of a connection or of a right. It says nothing about other calls. It
@@ -42,11 +42,6 @@ func (u *Unanswered) Error() string { return u.Err.Error() }
 
 // Unwrap returns u.Err.
 func (u *Unanswered) Unwrap() error { return u.Err }
-
-type outOfReach struct{}
-
-func (outOfReach) Error() string { return ErrUnavailable.Error() }
-func (outOfReach) Unwrap() error { return ErrUnavailable }
 
 type blocked struct{}
 

@@ -137,28 +137,18 @@ func (l *Rules) Weight(asks, first []core.Ask) (us int64) {
 	return us
 }
 
-const (
-	weightOfCharge  = 9
-	logPerMicro     = 35 // units of a log that are copied in a µs
-	leasesPerMicro  = 40
-	valuesPerMicro  = 12
-	strikesPerMicro = 10
-	gapsPerMicro    = 1
-)
+const weightOfCharge = 9
+
+// perMicro is how many entries of a list a script copies in a µs.
+var perMicro = [...]int64{core.SlidingLog: 35, core.Concurrency: 40, core.Distinct: 12, core.Ban: 10}
 
 // weightOfSize is what the size of a stored state adds to the weight of a charge.
 func weightOfSize(q *core.Quota) int64 {
-	switch q.Algorithm {
-	case core.SlidingLog:
-		return q.Limit / logPerMicro
-	case core.Concurrency:
-		return q.Limit / leasesPerMicro
-	case core.Distinct:
-		return q.Limit / valuesPerMicro
-	case core.Ban:
-		return q.Limit / strikesPerMicro
-	case core.Queue:
-		return min(q.Burst/2, core.MaxGaps) / gapsPerMicro
+	switch per := perMicro[q.Algorithm]; {
+	case q.Queues():
+		return min(q.Burst/2, core.MaxGaps)
+	case per > 0:
+		return q.Limit / per
 	}
 	return 0
 }
