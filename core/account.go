@@ -11,9 +11,9 @@ type Account struct {
 	Ended int64 // holds that have ended, and whose units nobody has given back yet
 }
 
-// AccountOf returns what the store's method Account(context.Context, Charge) (Account, error)
-// does, or the zero Account if the store has none. The method changes nothing; the Cost of the
-// charge does not matter. A store that wraps another one has the method and passes the call on.
+// AccountOf returns what the store's method Account(context.Context, Charge) (Account, error) does,
+// or the zero Account. The method changes nothing, and goes by no Cost. A store that wraps another
+// one passes the call on.
 func AccountOf(ctx context.Context, store Store, c Charge) (Account, error) {
 	if s, ok := store.(interface {
 		Account(context.Context, Charge) (Account, error)

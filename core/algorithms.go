@@ -9,9 +9,8 @@ import (
 // never changes. The constants are documented in the file of each algorithm.
 type Algorithm uint8
 
-// algorithms is the only place that lists the algorithms. A new one is a file
-// in this package, a file in package lua, and a row here. It must not call
-// anything that reads the table.
+// algorithms is the only list of them. A new one is a file in this package, one in package lua, and
+// a row here. It must not call anything that reads the table.
 var algorithms = [...]row{
 	SlidingLog: {
 		name: "sliding-log", state: func() State { return &Log{} },

@@ -95,8 +95,8 @@ func (b *banState) Advance(q *Quota, now int64) int64 {
 	return b.limit - b.Used()
 }
 
-// keep remembers the version, and forgets the last bar if none did at a time. Of a key that
-// is new again, it keeps only strikes that counted then.
+// keep remembers the version, and forgets the last bar if none did at a time. Of a key that is new
+// again, it keeps only strikes that counted then.
 func (b *banState) keep(at int64) {
 	isNew := b.Expires() <= b.now
 	b.forget(at)

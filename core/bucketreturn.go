@@ -55,22 +55,21 @@ func (l level) later(q *Quota, micros int64) level {
 
 // returns is what a bucket remembers of what was given back to it.
 //
-// Units can be given back as far as the bucket would have lacked them at every time since
-// they were taken; the rest has been refilled. What the bucket lacked right after they were
-// taken is known from the admission. The units in it that were given back since count as
-// never taken, so they are subtracted. Then it only refills: other requests since can
-// have taken units, which only makes it lack more.
+// Units can be given back as far as the bucket would have lacked them at every time since they were
+// taken; the rest has been refilled. What it lacked right after that is known from the admission,
+// less the units in it that were given back since, which count as never taken. From then on it only
+// refills: what others took since only makes it lack more.
 //
-// So all that has to be remembered is how many units that had been taken by a time were given
-// back after it, for each time that a return may still name. This is a function in steps: a
-// return adds its units from its take until now. Takes of one microsecond go by what the bucket
-// lacked after them. Where returns of that microsecond confuse their order, these count
-// as later ones, and they are at least as many units as are not counted.
+// So all that must be remembered is how many units that had been taken by a time were given back
+// after it, for each time that a return may still name: a function in steps, to which a return adds
+// its units from its take until now. Takes of one microsecond go by what the bucket lacked after
+// them. Where their returns confuse the order, these count as later ones, so that no fewer units
+// are counted.
 //
 // If there are too many steps, the neighbors that differ least become one, with the larger number.
-// Then too little is given back. The admissions that follow know that it is missing, so that
-// less and less is lost: TestReturnsThatOverlap never saw a bucket lack more than three times
-// what was in use at once.
+// Then too little is given back, and the admissions that follow know it, so that less and less is
+// lost: TestReturnsThatOverlap never saw a bucket lack more than three times what was in use at
+// once.
 type returns struct {
 	limit, window, burst int64 // of the quota of the last return
 
@@ -79,8 +78,8 @@ type returns struct {
 	steps []step // in order, up to at; never changed in place
 }
 
-// A step is how many units were given back after takes behind those of the step before, up to
-// a time, and up to what the bucket lacked after them at that time. They were taken before.
+// A step is how many units that had been taken were given back after a time and level, and after
+// those behind the step before.
 type step struct{ at, lacks, units int64 }
 
 // covers reports whether a step goes up to a time and level, or further.

@@ -49,8 +49,7 @@ func (c Calendar) validate() error {
 	return nil
 }
 
-// Period returns the period that now is in: it begins at from and ends before
-// until.
+// Period returns the period that now is in: from its beginning, and until its end.
 func (c Calendar) Period(now int64) (from, until int64) {
 	t := time.UnixMicro(now).In(c.Zone)
 	if c.Unit == Hour {
@@ -91,9 +90,8 @@ func (c Calendar) hour(now int64) (from, until int64) {
 	return c.change(now, start) * 1_000_000, (c.change(now, start+3599) + 1) * 1_000_000
 }
 
-// change returns the second farthest from a one, toward another within an hour,
-// that still has its offset from UTC. (The bounds that package time knows may
-// lie in the past on the last day of a leap year.)
+// change returns the second farthest from a one, toward another within an hour, with the same
+// offset from UTC. (The bounds of package time may lie in the past on the last day of a leap year.)
 func (c Calendar) change(from, toward int64) int64 {
 	_, offset := time.Unix(from, 0).In(c.Zone).Zone()
 	same := func(at int64) bool {
@@ -113,13 +111,10 @@ func (c Calendar) change(from, toward int64) int64 {
 	return from
 }
 
-// midnight returns when a date begins: at its midnight, or at the first moment
-// after it that the zone does not skip. Dates in order have moments in order,
-// whatever the clocks do.
-//
-// Where clocks are set back over midnight, it comes twice. The date begins with
-// the second one if what is shown of it before is shorter than what is shown of
-// the day before again.
+// midnight returns when a date begins: at its midnight, or at the first moment after it that the
+// zone does not skip. Dates in order have moments in order. Where clocks are set back over
+// midnight, the date begins with the second one if what is shown of it before is shorter than what
+// is shown of the day before again.
 func (c Calendar) midnight(year int, month time.Month, day int) int64 {
 	local := time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix()
 	const most = 26 * 3600 // no zone is further ahead
@@ -188,8 +183,7 @@ func (m windowMark) longest() int64 {
 // anchored reports whether the windows of q begin with a key's first unit.
 func (q *Quota) anchored() bool { return !q.Aligned && q.Calendar.Unit == 0 }
 
-// period returns the window of q that now is in: one that begins now if it is
-// anchored.
+// period returns the window of q that now is in: one that begins now if it is anchored.
 func (q *Quota) period(now int64) (from, until int64) {
 	switch {
 	case q.Calendar.Unit != 0:

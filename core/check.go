@@ -18,13 +18,10 @@ func (d *Diagnosis) Error() string { return d.Code + ": " + d.Err.Error() }
 // Unwrap returns d.Err.
 func (d *Diagnosis) Unwrap() error { return d.Err }
 
-// Check asks a store whether it can decide: it calls the store's method
-// Check(context.Context) error, and returns nil if the store has none. The error joins
-// one [*Diagnosis] for each problem, or is the error of ctx if that was canceled. The
-// method changes no quota, ends with ctx, and is safe for concurrent use. A store that
-// wraps another one has the method and passes the call on:
-//
-//	func (s *Store) Check(ctx context.Context) error { return core.Check(ctx, s.store) }
+// Check asks a store whether it can decide, by its method Check(context.Context) error, and returns
+// nil if it has none. The error joins one [*Diagnosis] for each problem, or is that of ctx if it
+// was canceled. The method changes no quota, ends with ctx, and is safe for concurrent use. A store
+// that wraps another one passes the call on, as with return core.Check(ctx, s.store).
 func Check(ctx context.Context, store Store) error {
 	if s, ok := store.(interface{ Check(context.Context) error }); ok {
 		return s.Check(ctx)
@@ -63,9 +60,9 @@ type Condition struct {
 	Blocked int64
 }
 
-// ConditionOf returns what the store's method Condition() Condition does, or the zero
-// Condition if the store has none. The method does not block, and is safe for concurrent use.
-// A store that wraps another one has the method and passes the call on.
+// ConditionOf returns what the store's method Condition() Condition does, or the zero Condition.
+// The method does not block, and is safe for concurrent use. A store that wraps another one passes
+// the call on.
 func ConditionOf(store Store) Condition {
 	if s, ok := store.(interface{ Condition() Condition }); ok {
 		return s.Condition()

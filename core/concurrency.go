@@ -45,8 +45,8 @@ type lease struct {
 	units int64
 }
 
-// Advance implements [State]. It drops nothing as long as the clock goes
-// forward, so that a decision that takes nothing leaves the state as it was.
+// Advance implements [State]. It drops nothing as long as the clock goes forward, so that a
+// decision that takes nothing leaves no trace.
 func (l *leasesState) Advance(q *Quota, now int64) int64 {
 	l.limit, l.length, l.now = q.Limit, q.Window, now
 	redated := false

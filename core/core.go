@@ -46,9 +46,8 @@ type Decision struct {
 
 	Forgiven int64 // of charges that are debts: the units beyond their MaxDebt, which were not taken
 
-	// Tag is for a store that wraps another one. What the wrapper writes into an
-	// admission comes back, unchanged, in the [Return] of it. Other stores leave
-	// it 0.
+	// Tag is for a store that wraps another one. What it writes into an admission comes back,
+	// unchanged, in the [Return] of it. Other stores leave it 0.
 	Tag int64
 
 	times *[MaxCharges]int64 // of the outcomes, if not At: see TimeOf

@@ -5,10 +5,9 @@ package core
 // earlier call, but not in its algorithm, and times may step back. A State is not
 // safe for concurrent use.
 type State interface {
-	// Advance brings the state to now, and returns how many units there is
-	// room for: 0 or less if there is for none. It takes nothing, and a
-	// decision that takes nothing leaves no trace, unless the clock has
-	// stepped back.
+	// Advance brings the state to now, and returns how many units there is room for: 0 or less if
+	// there is for none. It takes nothing, and a decision that takes nothing leaves no trace,
+	// unless the clock has stepped back.
 	Advance(q *Quota, now int64) (room int64)
 
 	// Needs returns for how many units c needs room now: its Cost, except for a ban

@@ -24,8 +24,7 @@ import (
 // them knew is not given back.
 const Distinct Algorithm = 9
 
-// A distinctState has the values that one key has shown within the longest window of its
-// versions.
+// A distinctState has the values of one key within the longest window of its versions.
 type distinctState struct {
 	usual
 	values []value  // in the order in which they were last shown
@@ -41,8 +40,6 @@ type value struct {
 	again bool  // whether it was in the longest window already
 }
 
-// Advance implements [State]. It drops nothing as long as the clock goes forward, so
-// that a decision that takes nothing leaves the state as it was.
 func (d *distinctState) Advance(q *Quota, now int64) int64 {
 	d.limit, d.window, d.now = q.Limit, q.Window, now
 	redated := false
@@ -137,8 +134,7 @@ func (d *distinctState) Owe(q *Quota, _, at int64, id uint64, _ bool) {
 
 func (d *distinctState) Used() int64 { return int64(len(d.values) - d.left) }
 
-// After implements [State]: the n oldest values must leave, or the key must be new again:
-// see [Log.After].
+// After implements [State]: see [Log.After].
 func (d *distinctState) After(n int64) int64 {
 	return min(d.values[d.left+int(n)-1].at+d.window, d.Expires()) - d.now
 }

@@ -8,12 +8,10 @@ import (
 // quotaVersion begins what [Quota.Append] writes. A change of the encoding changes it.
 const quotaVersion = 1
 
-// Append appends an encoding of q to b. Different quotas have different encodings, the
-// same in all processes, and none is the beginning of another. So it is for names and
-// hashes. A zone counts by its name and its offset at the epoch.
-//
-// Fields that are zero are left out: a new field does not change the encoding of quotas
-// without it.
+// Append appends an encoding of q to b, for names and hashes. Different quotas have different
+// encodings, the same in all processes, and none is the beginning of another. A zone counts by its
+// name and its offset at the epoch. Fields that are zero are left out: a new field does not change
+// the encoding of quotas without it.
 func (q Quota) Append(b []byte) []byte {
 	b = append(b, quotaVersion, byte(q.Algorithm))
 	b = binary.AppendVarint(b, q.Limit)

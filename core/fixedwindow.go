@@ -115,9 +115,8 @@ func (w *windowState) add(n int64) {
 
 func (w *windowState) Refuse(bool) bool { return join(w, w.now) }
 
-// Owe implements [State]: the units count if that time is in the window of now. A window
-// of the key's own begins then, unless it began already: units from less than a Window
-// ago count in it even if it began later.
+// Owe implements [State]: the units count if that time is in the window of now. A window of the
+// key's own begins then, unless it began already, maybe later.
 func (w *windowState) Owe(q *Quota, n, at int64, _ uint64, repaid bool) {
 	if repaid && (w.grids == nil || w.grids.forgotten(w, w.now)) && w.owes(q, at, w.now) {
 		came := w.now // a store may have forgotten what was taken before

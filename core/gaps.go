@@ -62,8 +62,7 @@ func (u *queueState) trim() {
 	u.gaps.list = list
 }
 
-// behind returns how many units are behind a turn that ends at a time, and whether there
-// is such a turn.
+// behind returns how many units are behind a turn that ends at a time, if there is one.
 func (s *schedule) behind(ends int64) (units int64, ok bool) {
 	if s.Expires() < ends {
 		return 0, false

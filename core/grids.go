@@ -50,8 +50,7 @@ type grid interface {
 	others() **grids
 }
 
-// A cut has what all grids have: the other ones of the key, if there are several, and no
-// units that a period carries into the next.
+// A cut has what all grids have, and carries no units from one period into the next.
 type cut struct {
 	usual
 	grids *grids
@@ -239,8 +238,7 @@ func (a *grids) add(v gridOf) {
 	a.list = append(a.list, v)
 }
 
-// join makes g a grid of its key, if its version comes and is refused. It implements the
-// Refuse of [State].
+// join makes g a grid of its key, if its version comes and is refused, for State.Refuse.
 func join(g grid, now int64) bool {
 	held := g.others()
 	all := *held
@@ -298,8 +296,8 @@ func owe(g grid, q *Quota, now, n, at int64, carries bool) {
 	}
 }
 
-// giveBack gives units back to the grids of a key that were charged for them, and returns
-// the most that one of them got.
+// giveBack gives units back to all grids that were charged for them, and returns the most that one
+// got.
 func giveBack(g grid, r *Return, now int64) (given int64) {
 	all := *g.others()
 	if all == nil {
@@ -348,8 +346,8 @@ func expires(g grid) int64 {
 	return ends
 }
 
-// sooner returns when something comes about at g that would in so many µs: it does at the
-// latest when all grids are as good as new.
+// sooner returns when something comes about at g that would in so many µs: at the latest when all
+// grids are as good as new.
 func sooner(g grid, now, after int64) int64 {
 	if all := *g.others(); all != nil && all.own == len(all.list) {
 		ends := now

@@ -1,7 +1,7 @@
 package core
 
-// Need makes o, the outcome of a charge of cost 0, that of a charge that needs so many
-// units, and reports whether they fit.
+// Need makes o, the outcome of a cost of 0, that of a charge that needs units. It reports whether
+// they fit.
 func (o *Outcome) Need(units int64) bool {
 	if o.Fits() && o.Remaining < units {
 		o.RetryAfter, o.MoreAfter = max(1, o.MoreAfter), 0

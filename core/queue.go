@@ -44,8 +44,7 @@ func (u *queueState) Advance(q *Quota, now int64) int64 {
 	return u.count()
 }
 
-// count counts the units that there is room for, at the end or in the largest gap: none
-// if the next one would wait for too long.
+// count counts the units that there is room for, at the end or in the largest gap, now.
 func (u *queueState) count() int64 {
 	u.room = u.capacity - u.units()
 	if u.maxWait > 0 && u.until(0) > u.maxWait {

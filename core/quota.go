@@ -58,8 +58,7 @@ func (q *Quota) Span() int64 { return q.Algorithm.row().span(q) }
 func (q *Quota) oneWindow() int64  { return q.Window }
 func (q *Quota) twoWindows() int64 { return 2 * q.Window }
 
-// windowAndBars is a window, the bar that its strikes may lead to, and the time for
-// which that is remembered.
+// windowAndBars is a window, the bar that may follow, and the time for which that is remembered.
 func (q *Quota) windowAndBars() int64 { return q.Window + 2*q.longestBar() }
 
 func (q *Quota) longestBar() int64 { return max(q.Bar, q.MaxBar) }
@@ -111,8 +110,7 @@ func (q *Quota) Wider(instances, times int64) Quota {
 	return wide
 }
 
-// mostOwed returns how many units a bucket or a queue may lack, debts included: what
-// comes back in [MaxFill].
+// mostOwed returns how many units may be lacking, debts included: what comes back in [MaxFill].
 func (q *Quota) mostOwed() int64 { return mostOwed(q.Limit, q.Window, q.Capacity()) }
 
 func mostOwed(limit, window, capacity int64) int64 {

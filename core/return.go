@@ -5,18 +5,16 @@ import (
 	"fmt"
 )
 
-// A Return gives units of a charge that was taken back to its quota: all of them,
-// as if it had never been taken, or some, as if it had cost less.
+// A Return gives units of a charge that was taken back to its quota: all of them, as if it had
+// never been taken, or some, as if it had cost less.
 //
-// A key never has more after a return than if the units had not been taken. A
-// unit that has left its window, or has been refilled, is not given back again.
-// Each algorithm documents at its Return method what it gives back. It may be
-// less if other requests took units meanwhile.
+// A key never has more after a return than if the units had not been taken. Units that have left
+// their window, or have been refilled, are not given back again. Each algorithm documents at its
+// Return method what it gives back. It may be less if other requests took units meanwhile.
 //
-// Return an admission once: stores do not number admissions. A second return may
-// give back what other requests have taken, though never more than is missing.
-// The same is true for units taken before a Reset, or before the clock stepped
-// back.
+// Return an admission once: stores do not number admissions. A second return, or one from before a
+// Reset or a step back of the clock, may give back what other requests have taken, though never
+// more than is missing.
 type Return struct {
 	Charge           // as admitted, its quota included, but Cost is the units to give back, at most what it took
 	At         int64 // of the admission: [Decision].At

@@ -14,8 +14,7 @@ import "slices"
 // cell of now.
 const SlidingCells Algorithm = 2
 
-// A cellsState holds how many units were taken in each of the last cells. Its grid is
-// the length and the number of the cells.
+// A cellsState has the counts of the last cells. Its grid is their length and number.
 type cellsState struct {
 	cut
 	counts []int64 // of the cells up to that of last

@@ -79,8 +79,7 @@ func (c *counterState) enter(now int64) {
 // left returns how many µs of the current window are left.
 func (c *counterState) left() int64 { return (c.at+1)*c.window - c.now }
 
-// weighted returns what count units of the previous window count while left µs
-// of the current one are left.
+// weighted returns what a previous window counts while left µs of the current one are left.
 func (c *counterState) weighted(count, left int64) int64 {
 	q, r := MulDiv(count, left, c.window)
 	if r > 0 {
@@ -100,8 +99,7 @@ func (c *counterState) Take(n int64, _ uint64) (room, delay int64) {
 
 func (c *counterState) Refuse(bool) bool { return join(c, c.now) }
 
-// Owe implements [State]: the units count in the window of that time, if it is the
-// current or the previous one.
+// Owe implements [State]: the units count in the current or the previous window.
 func (c *counterState) Owe(q *Quota, n, at int64, _ uint64, _ bool) { owe(c, q, c.now, n, at, false) }
 
 func (c *counterState) owes(_ *Quota, at, now int64) bool { return now/c.window-at/c.window <= 1 }
@@ -114,8 +112,7 @@ func (c *counterState) owe(n, at int64) {
 
 func (c *counterState) Used() int64 { return c.cur + c.weighted(c.prev, c.left()) }
 
-// After implements [State]. The weight of the previous window fades, and then
-// that of the current one.
+// After implements [State]: the weight of the previous window fades, then that of the current one.
 func (c *counterState) After(n int64) int64 {
 	after := c.left()
 	if fading := c.weighted(c.prev, after); n <= fading {
@@ -129,8 +126,7 @@ func (c *counterState) After(n int64) int64 {
 	return sooner(c, c.now, after)
 }
 
-// until returns the most µs that may be left of a window for count units of the
-// one before to count as no more than want.
+// until returns the most µs that may be left for a previous count to weigh no more than want.
 func (c *counterState) until(count, want int64) int64 {
 	q, _ := MulDiv(want, c.window, count)
 	return q
@@ -154,8 +150,7 @@ func (c *counterState) taken() int64 { return c.last }
 func (c *counterState) span() int64  { return 2 * c.window }
 func (c *counterState) holds() int64 { return c.window }
 
-// Return implements [State], while the window of At is the current or the
-// previous one.
+// Return implements [State], while At is in the current or the previous window.
 func (c *counterState) Return(r *Return, now int64) int64 { return giveBack(c, r, now) }
 
 func (c *counterState) giveBack(_ *Quota, n, at, now int64) (given int64) {

@@ -24,12 +24,10 @@ import (
 // with Redis sorted sets" (ClassDojo, 2015), but refusals leave no entry.
 const SlidingLog Algorithm = 0
 
-// A Log is the [State] of a [SlidingLog]: the times of the units admitted within
-// the longest window of its versions, oldest first. It is exported for stores that embed
-// it. The zero Log is that of a new key.
-//
-// Many keys are seldom used, so a Log is kept small: a key that has one time
-// has no ring, and the ring is a pointer to a slice.
+// A Log is the [State] of a [SlidingLog]: the times of the units within the longest window of its
+// versions, oldest first. It is exported for stores that embed it. The zero Log is that of a new
+// key. Many keys are seldom used, so it is small: a key with one time has no ring, and the ring is
+// a pointer to a slice.
 type Log struct {
 	usual
 	ring   *[]int64 // times; (*ring)[(head+i) % len(*ring)] is the i-th oldest; nil until there are two
@@ -60,8 +58,7 @@ func (l *Log) slot(i int32) *int64 {
 
 func (l *Log) at(i int32) int64 { return *l.slot(i) }
 
-// Advance implements [State]. It drops nothing as long as the clock goes
-// forward, so that a decision that takes nothing leaves the state as it was.
+// Advance implements [State]. It drops nothing while the clock goes forward.
 func (l *Log) Advance(q *Quota, now int64) int64 {
 	if l.window != q.Window && l.size > 0 {
 		l.left = int32(sort.Search(int(l.size), func(i int) bool { return now-l.at(int32(i)) < q.Window }))
@@ -140,9 +137,8 @@ func (l *Log) Take(n int64, _ uint64) (room, delay int64) {
 	return int64(l.limit) - l.Used(), 0
 }
 
-// Owe implements [State]: the units leave the window a Window after that time. Only as
-// many of the newest times are kept as the largest limit: the others change nothing until
-// that is raised.
+// Owe implements [State]: the units leave the window a Window after that time. As many of the
+// newest times are kept as the largest limit; the others change nothing until that is raised.
 func (l *Log) Owe(q *Quota, n, at int64, _ uint64, _ bool) {
 	longest := q.Window
 	if !l.isNew() {
@@ -162,8 +158,7 @@ func (l *Log) Owe(q *Quota, n, at int64, _ uint64, _ bool) {
 	l.ring, l.head, l.size, l.left, l.newest = &times, 0, int32(len(times)), 0, times[len(times)-1]
 }
 
-// grow makes room for n times. It doubles, so that a key that is seldom used
-// stays small, but never beyond the largest limit.
+// grow makes room for n times. It doubles, since many keys are small, up to the largest limit.
 func (l *Log) grow(n int32) {
 	room := int32(1)
 	if l.ring != nil {

@@ -2,25 +2,23 @@ package core
 
 import "slices"
 
-// Tallies is the [State] of a key that versions of a rule charge by several algorithms. It
-// has a tally for each of them: the state that the algorithm keeps. Whatever is admitted is
-// charged to all tallies of units, and a version decides by its own. So it decides as if it
-// had admitted all that any version admitted since its tally came.
+// Tallies is the [State] of a key that versions of a rule charge by several algorithms. It has a
+// tally for each: the state that the algorithm keeps. Whatever is admitted is charged to all
+// tallies of units, and a version decides by its own. So it decides as if it had admitted all that
+// any version admitted since its tally came.
 //
-//   - A tally comes with the first request that its version decides, but for looks. It
-//     begins with what the one that remembers longest says is spent, each unit dated as late
-//     as it can be. If it came with the first unit that is taken, others could keep its
-//     version out.
-//   - What another version admits is no debt: a bucket or a queue has no more to pay for it
-//     than its own capacity. Otherwise a fast version could keep a slow one waiting for as
-//     long as both were in use. What a [FixedWindow] has above its limit counts in the next
-//     window too, as if another grid had it.
-//   - A tally goes when its version has taken nothing for an hour and two of its spans.
-//   - Leases, strikes and values are no units: their tallies are charged by their own
-//     versions only.
+// A tally comes with the first request that its version decides, but for looks. It begins with what
+// the one that remembers longest says is spent, each unit dated as late as it can be. If it came
+// with the first unit that is taken, others could keep its version out. It goes when its version
+// has taken nothing for an hour and two of its spans.
 //
-// The state that a key had before it was charged by a second algorithm is of a quota that
-// is not known, so it cannot be charged. It is replaced by the first tally that comes.
+// What another version admits is no debt: a bucket or a queue has no more to pay for it than its
+// own capacity. Otherwise a fast version could keep a slow one waiting for as long as both are in
+// use. What a [FixedWindow] has above its limit counts in the next window too, as with another
+// grid. Leases, strikes and values are no units: only their own versions charge their tallies.
+//
+// The state that a key had before is of a quota that is not known, so it cannot be charged. It is
+// replaced by the first tally that comes.
 type Tallies struct {
 	State // of own
 
@@ -49,8 +47,7 @@ type teller interface {
 	// leave a bucket or queue that was charged with so much of its capacity as they can.
 	tell(q *Quota, n, at, now int64, owed bool)
 
-	// spent returns what counts, oldest first. Window is that of the quota by which the
-	// state was charged, as far as that is known.
+	// spent returns what counts, oldest first, by the window of the quota that charged, if known.
 	spent(window int64) []spending
 }
 
@@ -72,8 +69,8 @@ func (a Algorithm) state() Algorithm {
 	return a
 }
 
-// Only returns the state of the only algorithm that has charged the key for long, or nil if
-// there are several. The tallies must not be used any more then.
+// Only returns the state of the only algorithm that has charged the key for long, or nil. The
+// tallies must not be used any more then.
 func (t *Tallies) Only() (Algorithm, State) { return t.of, t.before }
 
 func (t *Tallies) find(a Algorithm) *tally {
@@ -121,8 +118,7 @@ func (t *Tallies) fill(q *Quota) {
 	}
 }
 
-// join notes that the version of the last Advance was charged, and drops what has gone out
-// of use.
+// join notes that the version was charged, and drops what has gone out of use.
 func (t *Tallies) join() {
 	if t.own.state == t.before {
 		return

@@ -1,7 +1,6 @@
 package core
 
-// What algorithms count of units that versions with other algorithms admitted, and what they
-// tell those: see [Tallies].
+// What algorithms count of units that others admitted, and what they tell those: see [Tallies].
 
 // logSpendings is as how many spendings a log tells its units, at most.
 const logSpendings = 32
@@ -53,8 +52,8 @@ func (c *counterState) spent(int64) (list []spending) {
 	return list
 }
 
-// tell implements [teller]. The calendar is not asked, since scripts do not know it. Once
-// a window counts units, it has a list of grids, for those above the limit.
+// tell implements [teller], without the calendar, which scripts do not know. Once a window counts
+// units, it has a list of grids, for those above the limit.
 func (w *windowState) tell(q *Quota, n, at, now int64, _ bool) {
 	if w.grids != nil || !w.cuts(q) {
 		turnTo(w, q, now)
@@ -117,8 +116,7 @@ func (u *queueState) tell(q *Quota, n, at, now int64, owed bool) {
 	u.owe(n, at, u.capacity)
 }
 
-// spent implements [teller]. It does not know the window of the quota by which the queue was
-// charged, only its limit.
+// spent implements [teller]. A queue does not know the window of its quota, only the limit.
 func (u *queueState) spent(window int64) []spending {
 	if u.scale == 0 || u.end < u.last {
 		return nil

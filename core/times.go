@@ -4,11 +4,9 @@ package core
 // others: a clock may be wrong, but must not make an algorithm panic.
 func ClampTime(now int64) int64 { return min(max(now, 0), MaxTime) }
 
-// TimeOf returns when the store decided the charge of outcome i. The times of the
-// outcome are relative to it, and it is the At of a [Return].
-//
-// It is At, unless the store spreads charges over servers with their own clocks.
-// Then At is the latest of their times.
+// TimeOf returns when the store decided the charge of outcome i: the times of the outcome are
+// relative to it, and it is the At of a [Return]. It is At, unless the store spreads charges over
+// servers with their own clocks: At is the latest of their times.
 func (d *Decision) TimeOf(i int) int64 {
 	if d.times == nil {
 		return d.At

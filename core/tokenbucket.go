@@ -96,8 +96,7 @@ func (b *bucketState) counted() int64 {
 	return part
 }
 
-// lacked returns how much the version lacked when the bucket was last taken from: at most
-// its burst and what is owed.
+// lacked returns what the version lacked after the last take: at most its burst and what is owed.
 func (b *bucketState) lacked() (missing, part int64) {
 	most := b.burst
 	if b.owed > 0 {
@@ -156,12 +155,10 @@ func (b *bucketState) Take(n int64, _ uint64) (room, delay int64) {
 	return b.burst - b.short, 0
 }
 
-// Owe implements [State]: the tokens are missing from that time on, or from the last
-// charge on if that is later. This is exact if the bucket was not full since, but for
-// the last charge. A bucket that is new begins then, at most an hour ago.
-//
-// The version pays for all of it that is above its burst before it admits anything. One
-// with a smaller burst does not pay for what others have admitted above that.
+// Owe implements [State]: the tokens are missing from that time on, or from the last charge on if
+// that is later. This is exact if the bucket was not full since, but for the last charge. A bucket
+// that is new begins then, at most an hour ago. The version pays for what is above its burst before
+// it admits anything, but not for what others have admitted above that.
 func (b *bucketState) Owe(q *Quota, n, at int64, _ uint64, _ bool) {
 	b.owe(n, at, q.mostOwed())
 	b.until = max(b.until, b.now+debtMemory)
@@ -185,8 +182,7 @@ func (b *bucketState) owe(n, at, most int64) {
 	b.owed = max(0, missing-admitted)
 }
 
-// Refuse implements [State]: a bucket that does not begin full refills from its
-// first charge on.
+// Refuse implements [State]: a bucket that does not begin full refills from now on.
 func (b *bucketState) Refuse(bool) bool {
 	if b.isNew && b.initial > 0 {
 		missing, back := b.truth()
@@ -199,8 +195,7 @@ func (b *bucketState) Used() int64 { return b.short }
 
 func (b *bucketState) After(n int64) int64 { return b.regain(n, b.back) }
 
-// regain returns how long n tokens take to refill, if back windowths of the first
-// are there.
+// regain returns how long n tokens take to refill, less back windowths of the first.
 func (b *bucketState) regain(n, back int64) int64 {
 	whole, rest := MulDiv(n, b.span, b.limit)
 	return whole + CeilDiv(rest-back, b.limit)
@@ -234,8 +229,7 @@ func (b *bucketState) Return(r *Return, now int64) int64 {
 	case left == level{} && q.Missing == 0:
 		*b = bucketState{returns: b.returns} // as new, for debts too
 	default:
-		// It lacks less since it was last taken from, so that what a small burst has
-		// refilled since stays.
+		// It lacks less since its last take: what a small burst has refilled since stays.
 		was := levelOf(b.missing, b.part, q.Window).minus(lacks.minus(left, q.Window), q.Window)
 		b.missing, b.part = was.missing(q.Window)
 		b.owed = min(b.owed, max(0, b.missing-q.Burst))

@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// ErrUnavailable is wrapped by the errors of a store that cannot be reached, is
-// too slow, or cannot decide for another reason of its own. It is never caused by
-// the charges. Whether they were taken is unknown, unless the store says so.
-//
-// Never admit a request because of any other error: a client could cause it.
+// ErrUnavailable is wrapped by the errors of a store that cannot be reached, is too slow, or cannot
+// decide for another reason of its own, never because of the charges. Whether they were taken is
+// unknown, unless the store says so. Never admit a request because of any other error: a client
+// could cause it.
 var ErrUnavailable = errors.New("the store is unavailable")
 
 // ErrForgotten is wrapped by the error of a store that answers but may have lost

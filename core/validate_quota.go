@@ -22,8 +22,7 @@ const (
 	MaxLeaseCharges = 256 // leases renewed or released in one call
 )
 
-// Validate returns an error that lists everything wrong with q and what to
-// write instead, or nil.
+// Validate returns an error that lists everything wrong with q and what to write, or nil.
 func (q Quota) Validate() error {
 	var errs []error
 	q.check(&errs)
@@ -39,8 +38,7 @@ func (q *Quota) valid() bool {
 	return q.Limit >= 1 && q.Limit <= row.maxLimit && q.Window >= MinWindow && q.Window <= MaxWindow && q.set() == 0
 }
 
-// check reports whether q is valid. It adds an error to errs, unless that is nil, for
-// everything that is wrong.
+// check reports whether q is valid. It adds what is wrong to errs, unless that is nil.
 func (q *Quota) check(errs *[]error) (valid bool) {
 	valid = true
 	fault := func(format string, args ...any) {

@@ -1,12 +1,9 @@
 package core
 
-// versions are the longest window and the largest limit of the quotas by which a key was
-// charged since it was new. During a rollout, or after a change, several versions of a
-// rule charge one key in turn. A state that lists times keeps those within the longest
-// window, and of them the newest, as many as the largest limit. So each version counts
-// what all of them took. The zero value is that of a new key.
-//
-// It is one number to keep a [Log] small.
+// versions are the longest window and the largest limit of the quotas that charged a key since it
+// was new, as one number to keep a [Log] small. Several versions of a rule may charge one key in
+// turn. A state that lists times keeps those within the longest window, and of them as many of the
+// newest as the largest limit: so each version counts what all of them took.
 type versions uint64
 
 const limitBits = 17 // of MaxLog; a MaxWindow has 45

@@ -136,8 +136,7 @@ func writeConstants(text string) string {
 	return b.String()
 }
 
-// A script is the text of a script in parts: what is behind each function, and the
-// functions, which are all at the top level.
+// A script is the text of a script in parts. All functions are at the top level.
 type script struct {
 	first      string
 	functions  []*function
@@ -327,8 +326,7 @@ func (s *script) writeSole() {
 	})
 }
 
-// dropTables drops the tables of the top level that nothing names, and reports whether there
-// was any.
+// dropTables drops the tables that nothing names, and reports whether there was any.
 func (s *script) dropTables() (any bool) {
 	s.top(func(line string) string {
 		m := tables.FindStringSubmatch(line)
@@ -405,8 +403,7 @@ func isWord(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// dropUnused drops the functions that nothing calls, and reports whether there
-// were any.
+// dropUnused drops the functions that nothing calls, and reports whether there were any.
 func (s *script) dropUnused() (any bool) {
 	for _, f := range s.functions {
 		if f.dropped {
@@ -428,8 +425,7 @@ func (s *script) has(but *function, wanted func(text string) bool) bool {
 	})
 }
 
-// dropFields drops the functions of algorithms with a small state that nothing reads, and
-// reports whether there was any.
+// dropFields drops hooks of small(…) that nothing reads, and reports whether there was any.
 func (s *script) dropFields() (any bool) {
 	names := [...]string{".decode", ".step", ".later", ".encode"}
 	for _, f := range s.functions {

@@ -17,8 +17,7 @@ import (
 // policy has its own tag, such as {POST%20/update:17}.
 const version = "1"
 
-// KeyPrefix returns what the keys of Redis begin with of the state of a charge, whatever
-// its Key.
+// KeyPrefix returns what the keys of a rule's states begin with, whatever their Key.
 func KeyPrefix(prefix string, c *core.Charge) string {
 	tag := escape(c.Policy, &partBytes)
 	if tag == "" {
@@ -40,12 +39,10 @@ func Key(prefix string, c *core.Charge) string {
 	return KeyPrefix(prefix, c) + escape(c.Key, &keyBytes)
 }
 
-// ReturnedKey returns the key of Redis that holds what was given back to a charge on a
-// bucket.
+// ReturnedKey returns the key of Redis that holds what was given back to a bucket.
 func ReturnedKey(prefix string, c *core.Charge) string { return beside(":returned", prefix, c) }
 
-// MarkKey returns the key of Redis that says when a charge was reset, or found to have lost
-// its data.
+// MarkKey returns the key of Redis that says when a charge was reset, or had lost its data.
 func MarkKey(prefix string, c *core.Charge) string { return beside(":mark", prefix, c) }
 
 // TokenKey returns the key of Redis that holds the token of the data beside a key of Redis, in
@@ -56,8 +53,7 @@ func TokenKey(prefix, beside string) string {
 	return prefix + ":" + version + ":token:{" + tag + "}::"
 }
 
-// HoldKeys returns the keys of Redis that have the holds of a charge, and the times at which
-// they end.
+// HoldKeys returns the keys of Redis that have the holds of a charge, and when they end.
 func HoldKeys(prefix string, c *core.Charge) (hash, ends string) {
 	return beside(":held", prefix, c), beside(":ends", prefix, c)
 }
@@ -81,8 +77,8 @@ func byteSet(chars string) (set [256]bool) {
 	return set
 }
 
-// escape writes the bytes of s outside plain as %XX. The '%' is never plain,
-// which makes it injective.
+// escape writes the bytes of s outside plain as %XX. The '%' is never plain: distinct texts stay
+// so.
 func escape(s string, plain *[256]bool) string {
 	i := 0
 	for i < len(s) && plain[s[i]] {

@@ -7,10 +7,9 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// EncodeLeases returns the keys and the arguments of a call that renews or
-// releases the leases of charges, and where in charges each number of its reply
-// belongs. Now is empty but in tests; grace is the milliseconds that a key outlives
-// its last lease.
+// EncodeLeases returns the keys and the arguments of a call that renews or releases the leases of
+// charges, and where in charges each number of its reply belongs. Now and grace are as for
+// [Rules.Encode].
 func EncodeLeases(prefix, now string, grace int, renew bool, charges []core.Charge) (keys []string, args []any, at []int) {
 	type quota struct{ policy, rule, variant, key string }
 	type group struct {

@@ -158,10 +158,9 @@ const (
 	specSize   = 17 + 9 // of most rules: see take.lua
 )
 
-// Encode returns the keys and the arguments of a call that decides requests of the shape
-// of l. Now is empty but in tests; grace is the milliseconds that a key outlives its last
-// unit. The caller may replace args[1], 0, by the time of Redis after which the call does
-// nothing.
+// Encode returns the keys and the arguments of a call that decides requests of the shape of l. Now
+// is empty but in tests; grace is the milliseconds that a key outlives its last unit. The caller
+// may replace args[1], 0, by the time of Redis after which the call does nothing.
 func (l *Rules) Encode(now string, grace int, requests [][]core.Ask) (keys []string, args []any) {
 	keys, args, _ = l.encode(now, grace, requests)
 	return keys, args
@@ -225,8 +224,7 @@ func (l *Rules) encode(now string, grace int, requests [][]core.Ask) (keys []str
 	return keys, args, counts
 }
 
-// idsOf appends the ids of a rule's charges in requests; with several asks, one for each
-// charge of a request.
+// idsOf appends the ids of a rule's charges in requests, of several asks one for each charge.
 func (l *Rules) idsOf(b []byte, requests [][]core.Ask, r *rule) []byte {
 	if l.shape == nil {
 		b = slices.Grow(b, 8*len(requests))
@@ -278,8 +276,7 @@ func parameters(q *core.Quota, now string) string {
 	return string(b)
 }
 
-// logHead returns how the string of a log begins that only this quota charges: see
-// logforms.lua.
+// logHead returns how a log begins that only this quota charges: see logforms.lua.
 func logHead(q *core.Quota) string {
 	long := q.Window >= 1<<32
 	switch large := q.Limit > 128 || q.Window%1000 != 0; {
@@ -296,9 +293,9 @@ func logHead(q *core.Quota) string {
 // number returns the low bytes of n, big-endian.
 func number(n int64, bytes int) string { return string(appendID(nil, uint64(n))[8-bytes:]) }
 
-// periods returns the beginnings of five calendar periods. The second is that of
-// the clock of this process. The script takes the one that the clock of Redis is
-// in, so the two clocks may differ by up to a period, and the one after it.
+// periods returns the beginnings of five calendar periods, the second that of this process's clock.
+// The script takes the one that the clock of Redis is in, so the clocks may differ by up to a
+// period.
 func periods(c core.Calendar, now string) string {
 	at, err := strconv.ParseInt(now, 10, 64)
 	if err != nil {
@@ -317,8 +314,7 @@ func periods(c core.Calendar, now string) string {
 
 // What Decode may find wrong.
 var (
-	// ErrReply is wrapped by errors about a reply that no script of this
-	// package made.
+	// ErrReply is wrapped by errors about a reply that no script of this package made.
 	ErrReply = errors.New("lua: unexpected reply")
 
 	// ErrValue is wrapped by errors about a key of Redis that does not hold the
@@ -326,8 +322,7 @@ var (
 	// unless its value has the form of a state.
 	ErrValue = errors.New("lua: the key does not hold the state of a rule")
 
-	// ErrClock says that the clocks of this process and of Redis are more than
-	// a calendar period apart.
+	// ErrClock says that the clocks of this process and of Redis are a calendar period apart.
 	ErrClock = errors.New("lua: the clocks of this process and of Redis differ by a calendar period")
 )
 

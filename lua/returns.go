@@ -36,8 +36,7 @@ type returnRule struct {
 	records  []returnRecord
 }
 
-// A returnRecord is a return, or several to one key, one after the other, of units that
-// were taken at the same time and are alike.
+// A returnRecord is a return, or several to one key of units that were taken at once and are alike.
 type returnRecord struct {
 	core.Return
 	state int // the number of its key
@@ -97,8 +96,7 @@ func newReturns(prefix, now string, grace int, returns []core.Return, apart, tal
 	return l
 }
 
-// inOrder returns the numbers of returns in an order in which those that can be given back
-// together follow each other.
+// inOrder returns the numbers of returns, with those side by side that can be given back together.
 func inOrder(keys []string, returns []core.Return) []int {
 	order := make([]int, len(returns))
 	for i := range order {
@@ -245,8 +243,7 @@ func returnOneScript(r *core.Return) *Script {
 	})
 }
 
-// WeightOfReturn estimates for how many µs a return makes a call longer at worst, which
-// begins with the first.
+// WeightOfReturn estimates for how many µs a return makes a call longer that begins with first.
 func WeightOfReturn(r, first *core.Return) int64 {
 	if alike(r.Quota.Algorithm) && r.At == first.At && r.Key == first.Key && r.SameState(&first.Charge) && r.Quota == first.Quota {
 		return 1
@@ -254,8 +251,7 @@ func WeightOfReturn(r, first *core.Return) int64 {
 	return 4*weightOfCharge + r.Quota.Cells + weightOfSize(&r.Quota)
 }
 
-// Decode returns what came of each return, from the reply to the call. With an error
-// none gave any units.
+// Decode returns what came of each return from the reply. With an error none gave any units.
 func (l *Returns) Decode(reply []int64) ([]core.Returned, error) {
 	n := l.records
 	if len(reply) != n && len(reply) != n+3*len(l.states) {

@@ -29,8 +29,8 @@ type Script struct {
 	plain string // the files as they are
 }
 
-// Plain returns the files of the script with that SHA, not flattened, or "". They
-// decide as the script does, and take longer: they are for tests that compare the two.
+// Plain returns the files of the script with that SHA, not flattened, or "", for tests that compare
+// what the two decide.
 func Plain(sha string) (text string) {
 	scripts.Range(func(_, known any) bool {
 		if s := known.(*Script); s.SHA == sha {

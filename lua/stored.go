@@ -89,9 +89,8 @@ func unescape(s string, plain *[256]bool) (string, bool) {
 
 func hexDigit(c byte) int { return strings.IndexByte("0123456789ABCDEF", c) }
 
-// IsState reports whether a value of size bytes that begins with first can be
-// the state of a rule: whether an algorithm has values of that form and size. The
-// forms are documented in the headers of the scripts.
+// IsState reports whether a value of size bytes that begins with first can be the state of a rule,
+// by the forms that the headers of the scripts have.
 func IsState(first byte, size int64) bool {
 	for _, f := range parsed() {
 		for _, v := range f.values {

@@ -6,9 +6,8 @@ import "strings"
 // takes up to 80 of them. If the others are more than mostLocals, so many are left.
 const mostLocals, fewerLocals = 120, 100
 
-// writeTable makes functions of the top level fields of a table if there are too many local
-// variables: the last ones that are only called, since the first are those that all files use.
-// Scripts of many algorithms on keys that several of them charge have too many.
+// writeTable makes fields of a table of functions that are only called, the last ones first, if
+// there are too many local variables, as on keys that several algorithms charge.
 func (s *script) writeTable() {
 	n := s.locals()
 	if n <= mostLocals {
@@ -52,8 +51,7 @@ func (s *script) locals() (n int) {
 	return n
 }
 
-// otherwise reports whether a text names a function of the top level other than in a call, or
-// another variable that has its name.
+// otherwise reports whether a text uses a name other than to call a function of the top level.
 func otherwise(text, name string) bool {
 	for i := range uses(text, name) {
 		before := strings.TrimRight(text[:i], " ")

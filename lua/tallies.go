@@ -8,9 +8,8 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// newTallied returns the files of a script that decides on keys that several algorithms
-// charge, or did of late: see tallies.lua. Other scripts find such a key to be written by
-// something else.
+// newTallied returns the files of a script for keys that several algorithms charge, or did of late:
+// see tallies.lua. To other scripts, something else has written such a key.
 func newTallied(purpose int, algorithms Algorithms) *selection {
 	s := &selection{names: []string{"overlay.lua", "bytes.lua", "state.lua"}, purpose: purpose, tallies: true}
 	for _, a := range core.Algorithms() {
@@ -29,8 +28,7 @@ const all Algorithms = 1<<core.SlidingLog | 1<<core.FixedWindow | 1<<core.Slidin
 
 const lackBase = 10 // see lacking in tallies.lua
 
-// A lackError says that a key has an algorithm that the script does not have. It wraps
-// [ErrValue].
+// A lackError says that a key has an algorithm that the script lacks. It wraps [ErrValue].
 type lackError struct {
 	key       string
 	algorithm core.Algorithm
@@ -41,8 +39,7 @@ func (e *lackError) Error() string {
 }
 func (e *lackError) Unwrap() error { return ErrValue }
 
-// Lacking returns the algorithm that a script did not have, if a decision ended with an error
-// for that reason.
+// Lacking returns the algorithm that the script of a decision lacked, if its error says so.
 func Lacking(err error) Algorithms {
 	var lacks *lackError
 	if !errors.As(err, &lacks) {
@@ -51,9 +48,8 @@ func Lacking(err error) Algorithms {
 	return 1 << lacks.algorithm
 }
 
-// Tallied returns the script that decides what l.Script does, also on keys that several
-// algorithms charge: those of the rules, and others. Its arguments are those of
-// [Rules.EncodeTallied].
+// Tallied returns the script that decides what l.Script does, also on keys that other algorithms
+// charge too. Its arguments are those of [Rules.EncodeTallied].
 func (l *Rules) Tallied(others Algorithms) *Script {
 	s := newTallied(taking, others)
 	s.extra, s.several = l.reserves != nil, l.shape != nil

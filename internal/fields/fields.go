@@ -11,12 +11,11 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// Policy returns the member of a rule in RateLimit-Policy: name, quota and window. The
-// limit is that of a caller. The quota is what a window admits in the long run, so that q
-// and w are a rate; a burst shows in the r of RateLimit. The window is left out if it is no
-// whole number of seconds, or a calendar period, since those differ. Concurrency has no
-// window, and a unit of its own. Names need no escapes: they have letters, digits, '.', '_'
-// and '-'.
+// Policy returns the member of a rule in RateLimit-Policy: name, quota and window, by the limit of
+// a caller. The quota is what a window admits in the long run, so that q and w are a rate; a burst
+// shows in the r of RateLimit. The window is left out if it is no whole number of seconds, or a
+// calendar period, since those differ. Concurrency has no window, and a unit of its own. Names need
+// no escapes.
 func Policy(name string, q *core.Quota, limit int64) string {
 	if !q.Spends() {
 		return ""

@@ -11,8 +11,7 @@ import (
 // MaxName is the length in bytes of the longest name.
 const MaxName = 64
 
-// ValidName reports whether name can be the name of a rule or of a policy:
-// letters, digits, '.', '_' and '-', at most MaxName of them.
+// ValidName reports whether name can be the name of a rule or of a policy.
 func ValidName(name string) bool {
 	return name != "" && len(name) <= MaxName && !strings.ContainsFunc(name, func(c rune) bool {
 		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
@@ -29,15 +28,13 @@ const MaxCallers = 64
 // DefaultClass is the class of requests without one.
 const DefaultClass = "default"
 
-// DefaultClasses are the classes of a limiter that sets none, from the highest to the
-// lowest.
+// DefaultClasses are the classes of a limiter that sets none, the highest first.
 var DefaultClasses = []string{"critical", DefaultClass, "background"}
 
 // ExemptKinds are the first words of an exemption.
 var ExemptKinds = []string{"ip", "user", "plan", "class"}
 
-// SplitExemption returns the kind and the value of an exemption, which is "" if the
-// text is not one of two words.
+// SplitExemption returns the kind and the value of an exemption, which is "" if there is none.
 func SplitExemption(text string) (kind, value string) {
 	kind, value, _ = strings.Cut(text, " ")
 	if !slices.Contains(ExemptKinds, kind) || !IsWord(value) {

@@ -96,8 +96,7 @@ func (r *Reader) count() (int64, error) {
 	return 0, r.Errorf(`"/" and a window right after the count, such as "%s/2s"`, digits)
 }
 
-// window reads a window. It is 0 if it is a word that needs a calendar. The
-// limit is for an error.
+// window reads a window. It is 0 if it needs a calendar. The limit is for an error.
 func (r *Reader) window(limit int64) (time.Duration, error) {
 	if word := r.rest(); word == UnitWord(core.Week) || word == UnitWord(core.Month) {
 		r.At += len(word)
@@ -109,8 +108,7 @@ func (r *Reader) window(limit int64) (time.Duration, error) {
 	return r.length("a window", "right after the slash")
 }
 
-// exampleWindow returns the next word if it may be a window, and an example otherwise.
-// It is for messages.
+// exampleWindow returns the next word for a message if it may be a window, or an example.
 func (r Reader) exampleWindow() string {
 	if word := r.Peek(); leading(word, isDigit) != "" && len(word) < len("106751d23h47m16s") {
 		return word

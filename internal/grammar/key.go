@@ -90,8 +90,7 @@ func IsWord(s string) bool {
 	})
 }
 
-// ParseKey reads the text of a resolver, also "global". A word that is no other key is a
-// function.
+// ParseKey reads a resolver, also "global". A word that is no other key is a function.
 func ParseKey(text string) (Key, error) {
 	r := &Reader{Text: text, any: true}
 	if r.Accept("global") && r.Peek() == "" {

@@ -48,8 +48,7 @@ func (r *Reader) skip(bytes string) {
 	r.At = len(r.Text) - len(strings.TrimLeft(r.Text[r.At:], bytes))
 }
 
-// Blank goes to the next rule, over blanks and empty lines, and reports whether there is
-// none.
+// Blank goes over blanks and empty lines, and reports whether the text ends there.
 func (r *Reader) Blank() bool {
 	r.skip(blanks + "\n")
 	return r.At == len(r.Text)
@@ -64,8 +63,7 @@ func (r *Reader) Peek() string {
 	return r.Text[r.At : r.At+1]
 }
 
-// rest returns the rest of the word at the current offset, which is "" at a
-// delimiter.
+// rest returns the rest of the word at the current offset, which is "" at a delimiter.
 func (r *Reader) rest() string {
 	rest := r.Text[r.At:]
 	if i := strings.IndexAny(rest, delimiters); i >= 0 {
@@ -109,8 +107,7 @@ func (r *Reader) Name(want string) (string, error) {
 	return r.Next(), nil
 }
 
-// Quoted reads a text in quotes, in which a backslash stands before a quote or another
-// backslash.
+// Quoted reads a text in quotes, with a backslash before a quote or another backslash.
 func (r *Reader) Quoted(want string) (string, error) {
 	r.skip(blanks)
 	if !strings.HasPrefix(r.Text[r.At:], `"`) {
@@ -157,8 +154,7 @@ func (r *Reader) SkipRule() {
 	r.At += i + 1
 }
 
-// Errorf returns an [*Error] about the next token, with the text to write there
-// instead.
+// Errorf returns an [*Error] about the next token: what to write there instead.
 func (r *Reader) Errorf(want string, args ...any) error {
 	found := r.Peek()
 	return &Error{Offset: r.At, Found: found, Want: fmt.Sprintf(want, args...)}

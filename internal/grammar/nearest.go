@@ -2,8 +2,7 @@ package grammar
 
 import "strings"
 
-// Nearest returns the word that a misspelled one may stand for: one that begins with it, or
-// differs in at most two letters. It is "" if there is none.
+// Nearest returns a word that begins with the misspelled one, or differs in two letters, or "".
 func Nearest(misspelled string, words []string) (nearest string) {
 	misspelled = strings.ToLower(misspelled)
 	best := min(2, len(misspelled)/2) + 1
@@ -19,8 +18,7 @@ func Nearest(misspelled string, words []string) (nearest string) {
 	return nearest
 }
 
-// edits returns how many letters must be inserted, removed or replaced to make b of a. It
-// is large if their lengths differ much.
+// edits returns how many letters to insert, remove or replace: many if the lengths differ much.
 func edits(a, b string) int {
 	if len(a) > len(b)+2 {
 		return len(a)

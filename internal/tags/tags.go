@@ -84,8 +84,7 @@ func Join(fields []*Field) error {
 	return errors.Join(errs...)
 }
 
-// Prefix returns the errors that err joins, each with the name of a field. They
-// are none if err is nil.
+// Prefix returns the errors that err joins, each with the name of a field: none for nil.
 func Prefix(field string, err error) (errs []error) {
 	if err == nil {
 		return nil
@@ -105,9 +104,8 @@ type walk struct {
 	routes map[string]string // the field of each route
 }
 
-// fieldsOf collects the fields of a struct that is embedded in structs of the
-// given types. It walks a nil pointer as if it pointed to the zero struct, and so
-// reports its nil handlers.
+// fieldsOf collects the fields of a struct that is embedded in structs of the given types. It walks
+// a nil pointer as one to the zero struct, and so reports its nil handlers.
 func (w *walk) fieldsOf(v reflect.Value, name string, within []reflect.Type) {
 	t := v.Type()
 	if slices.Contains(within, t) {

@@ -78,10 +78,9 @@ func OfPlans(list []rules.Rule, classes []string) map[string]*Terms {
 	return plans
 }
 
-// ownState gives callers on a plan buckets and queues of their own. What a bucket or
-// queue lacks is worth other units at another rate: if callers on two plans shared one, a
-// few requests of the slow one would stop the fast one. The name is that of the plan, so
-// that a bucket keeps its state when the limit changes.
+// ownState gives callers on a plan buckets and queues of their own: what these lack is worth other
+// units at another rate, so a few requests of a slow plan would stop a fast one. The name is that
+// of the plan, so that a bucket keeps its state when the limit changes.
 func (t *Terms) ownState(list []rules.Rule, plan string) {
 	for i := range t.Quotas {
 		if _, named := list[i].Plans[plan]; named && t.Quotas[i].Refills() {
@@ -93,9 +92,8 @@ func (t *Terms) ownState(list []rules.Rule, plan string) {
 // Limits are what overrides give the rules of a policy, 0 for nothing.
 type Limits [core.MaxCharges]int64
 
-// Overrides remembers the terms of callers with overrides: making them takes longer than a
-// decision, and customers with many requests have overrides. The zero Overrides is ready to
-// use, and safe for concurrent use.
+// Overrides remembers the terms of callers with overrides, since making them takes longer than a
+// decision. The zero Overrides is ready to use, and safe for concurrent use.
 type Overrides struct {
 	mu    sync.RWMutex
 	terms map[overridden]*Terms
