@@ -35,7 +35,7 @@ if not now then
   now = t[1]*1000000 + t[2]
   if now > deadline and deadline > 0 then return {now, tonumber(argv[#argv])} end
 end
-open_tallies(now, 1) -- @tallies
+tallies.open_all(now, 1) -- @tallies
 
 local function charge_small(rule, value, now, n, at, id)
   local as = rule.as

@@ -28,14 +28,15 @@ import (
 //   - A line that ends in "-- @sole" says that the script has one algorithm. It is left out,
 //     rule.as in the driver becomes the name of the algorithm, and tables that nothing names
 //     any more are left out.
-//   - If there are too many locals for Lua, the last functions become fields of a table.
 //   - A local in capitals that is a number becomes the number, since a local costs each
 //     function that names it.
 //
 // flatten panics on a text that it cannot rewrite, which is a mistake in the files. It does
 // not see a body that is written where a name of the top level means something else:
 // TestFlattened in package redisstore compares what both texts decide.
-func flatten(text string) string {
+func flatten(text string) string { return flattened(text).String() }
+
+func flattened(text string) *script {
 	s := &script{}
 	s.read(writeConstants(strip(text)))
 	for _, f := range s.functions {
@@ -53,8 +54,7 @@ func flatten(text string) string {
 	}
 	for s.dropUnused() || s.dropFields() || s.sole && s.dropTables() {
 	}
-	s.writeTable()
-	return s.String()
+	return s
 }
 
 const (

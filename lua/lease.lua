@@ -31,7 +31,7 @@ if not now then
   local t = call('TIME')
   now = t[1]*1000000 + t[2]
 end
-open_tallies(now, 0) -- @tallies
+tallies.open_all(now, 0) -- @tallies
 
 local out = {}
 
@@ -85,5 +85,5 @@ for k = 1, #keys do
     end
   end
 end
-close_tallies(now, grace) -- @tallies
+tallies.close(now, grace) -- @tallies
 return out

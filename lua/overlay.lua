@@ -3,8 +3,10 @@
 
 local server = redis
 local tallied = {} -- by key, those that are not of the script's algorithm alone
+-- functions and tables: with the locals of all files they would be too many for Lua
+local tallies = {}
 
-local function on_tally(t, command, a, b, c)
+function tallies.on(t, command, a, b, c)
   local value = t.value or ''
   if command == 'GET' then return t.value end
   if command == 'GETRANGE' then return string.sub(value, a + 1, b + 1) end
@@ -38,14 +40,14 @@ local function read_each(list, count)
   return count and n or out
 end
 
-local function run(method, command, key, ...)
+function tallies.run(method, command, key, ...)
   if command == 'MGET' or command == 'EXISTS' then return read_each({key, ...}, command == 'EXISTS') end
   if key == nil then return method(command) end
-  if tallied[key] then return on_tally(tallied[key], command, ...) end
+  if tallied[key] then return tallies.on(tallied[key], command, ...) end
   return method(command, key, ...)
 end
 
 local redis = {
-  call = function(command, ...) return run(server.call, command, ...) end,
-  pcall = function(command, ...) return run(server.pcall, command, ...) end,
+  call = function(command, ...) return tallies.run(server.call, command, ...) end,
+  pcall = function(command, ...) return tallies.run(server.pcall, command, ...) end,
 }

@@ -48,7 +48,7 @@ else
   local t = call('TIME')
   now = t[1]*1000000 + t[2]
 end
-open_tallies(now, 0) -- @tallies
+tallies.open_all(now, 0) -- @tallies
 local K = #argv/2 - 1
 
 local stored, written, rules, last = {nil, nil, nil, nil}, {}, {nil, nil, nil, nil}, 0

@@ -46,7 +46,7 @@ else
   if now > deadline and deadline > 0 then return {now, tonumber(argv[#argv])} end
 end
 
-open_tallies(now, 1) -- @tallies
+tallies.open_all(now, 1) -- @tallies
 local rules, K, last, at = {nil, nil, nil, nil}, byte(spec), 0, 2
 for r = 1, K do
   local kind, a, b, c, d, e, f, u, v, w, x, y, z, m, n, p, q = byte(spec, at, at + 16)
@@ -144,6 +144,6 @@ for r = 1, K do
   local rule = rules[r]
   rule.as.save(rule, now, stamp, grace) -- @each
 end
-close_tallies(now, grace) -- @tallies
+tallies.close(now, grace) -- @tallies
 out[o + 1] = tonumber(argv[#argv])
 return out

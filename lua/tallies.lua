@@ -23,26 +23,26 @@ local IDLE_TALLY = 3600000000
 algorithms[4] = algorithms[4] or algorithms[5]
 local lacking = {} -- by key, 10 more than an algorithm of units that the script lacks
 local asked = {} -- by its index, whether a key was asked for units
-local forms = {[7029] = 1, [6775] = 3, [6760] = 4, [7022] = 6} -- by size and first byte, the algorithm of values
-local quotas = {} -- by heads that a script has written, their quotas; keys that are alike share one
+tallies.forms = {[7029] = 1, [6775] = 3, [6760] = 4, [7022] = 6} -- by size and first byte, the algorithm of values
+tallies.quotas = {} -- by heads that a script has written, their quotas; keys that are alike share one
 
 -- the algorithm of a letter: of those with one kind of state the first
-local function algorithm_by(letter)
+function tallies.algorithm_by(letter)
   local place = letter ~= '' and string.find('ABMNcduvwhmnsJKL', letter, 1, true)
   return place and byte('\0\0\0\0\0\0\1\2\3\4\4\6\6\7\8\9', place)
 end
 
 -- notes that a key has an algorithm of units, and reports whether the script lacks it
-local function lacks(key, algorithm)
+function tallies.lacks(key, algorithm)
   if not algorithm or algorithm > 6 or algorithms[algorithm] then return false end
   lacking[key] = 10 + algorithm
   return true
 end
 
 -- the algorithm of a value, or nil if it has no size that a script writes
-local function algorithm_of(value)
+function tallies.algorithm_of(value)
   local grids = byte(value, 1) == 120 -- 'x': several grids, see grids.lua
-  local a, size, form = algorithm_by(sub(value, grids and 30 or 1, grids and 30 or 1)), #value, byte(value, 1)
+  local a, size, form = tallies.algorithm_by(sub(value, grids and 30 or 1, grids and 30 or 1)), #value, byte(value, 1)
   local fits = a == 0 and ticks_of(value) or a == 1 and size == 27 or a == 2 and size > 32 and (size - 15) % 6 == 0 or
     a == 3 and size == 26 or a == 4 and size == (form == 104 and 26 or 32) or a == 6 and is_queue(form, size) or
     a == 7 and size > 27 and (size - 10) % 18 == 0 or a == 8 and size > 28 and (size - 29) % 7 == 0 or
@@ -68,18 +68,18 @@ end
 -- What a head says, or nil if no script wrote it: head; algorithm; units, whether it counts
 -- units, as others do; stays, the us for which its tally stays after its version has taken
 -- nothing; rule, once it is needed.
-local function quota_of(head)
-  local quota = quotas[head]
+function tallies.quota_of(head)
+  local quota = tallies.quotas[head]
   if not quota and is_head(head) then
     local algorithm = byte(head, 1) == 5 and 4 or byte(head, 1)
     quota = {head = head, algorithm = algorithm, units = algorithm < 7, stays = IDLE_TALLY + 2*(#head > 1 and u56(head, 2) or 0), rule = nil}
-    quotas[head] = quota
+    tallies.quotas[head] = quota
   end
   return quota
 end
 
 -- the rule of a quota
-local function rule_of(quota)
+function tallies.rule_of(quota)
   local rule, head, as = quota.rule, quota.head, algorithms[quota.algorithm]
   if rule then return rule end
   rule = {as = as, limit = u48(head, 9), window = u48(head, 15)}
@@ -111,21 +111,21 @@ end
 -- The tallies of the value of a key, or nil if no script wrote it. Of each: whole and at, the
 -- value and its place there; quota; value and its size; and once they are known, ends, until
 -- when it matters, and used.
-local function tallies_of(key, value)
+function tallies.read(key, value)
   local list, at, total = {}, 2, #value
   while at <= total do
     local a, b = byte(value, at + 21, at + 22)
     local size = b and a*256 + b or 0
-    local quota = size > 0 and quota_of(sub(value, at + 23, at + 22 + size))
-    if not quota or total < at + 25 + size or not algorithms[quota.algorithm] and lacks(key, quota.algorithm) then return nil end
+    local quota = size > 0 and tallies.quota_of(sub(value, at + 23, at + 22 + size))
+    if not quota or total < at + 25 + size or not algorithms[quota.algorithm] and tallies.lacks(key, quota.algorithm) then return nil end
     local c, d, e, letter = byte(value, at + 23 + size, at + 26 + size)
     local first, length = at + 26 + size, (c*256 + d)*256 + e
     local own = length > 0 and sub(value, first, first + length - 1)
     if own and #own < length then return nil end
     local form = length*256 + (letter or 0)
-    if own and forms[form] ~= quota.algorithm and not (quota.algorithm == 0 and is_log(own, quota)) then
-      if algorithm_of(own) ~= quota.algorithm then return nil end
-      if quota.algorithm > 0 and letter ~= 120 then forms[form] = quota.algorithm end
+    if own and tallies.forms[form] ~= quota.algorithm and not (quota.algorithm == 0 and is_log(own, quota)) then
+      if tallies.algorithm_of(own) ~= quota.algorithm then return nil end
+      if quota.algorithm > 0 and letter ~= 120 then tallies.forms[form] = quota.algorithm end
     end
     list[#list + 1] = {whole = value, at = at, quota = quota, value = own, size = length, ends = nil, used = nil}
     at = first + length
@@ -153,7 +153,7 @@ local function filled(t, now)
     end
   end
   if not from or not from.value or from.algorithm > 6 then return false end
-  local rule, value, spent = rule_of(quota), false, spent_of(from.algorithm, from.value, window)
+  local rule, value, spent = tallies.rule_of(quota), false, spent_of(from.algorithm, from.value, window)
   for i = 1, #spent, 2 do
     local fresh, life = tell(rule, value, now, spent[i], math.min(spent[i + 1], now), false)
     if fresh then value, t.life = fresh, ceil(life / 1000) end
@@ -161,21 +161,21 @@ local function filled(t, now)
   return value
 end
 
-local function open_tally(key, quota, now)
+function tallies.open(key, quota, now)
   local value, mine = server.pcall('GETRANGE', key, '0', '1023'), quota.algorithm -- or a long ring would be copied
   if type(value) == 'table' or value == '' then return end -- no value, or no string: as if there were no tallies
   local form = byte(value, 1)
-  if form ~= 121 and form ~= 120 and algorithm_by(sub(value, 1, 1)) == mine then return end -- 'y' 'x'
+  if form ~= 121 and form ~= 120 and tallies.algorithm_by(sub(value, 1, 1)) == mine then return end -- 'y' 'x'
   if #value == 1024 then value = server.call('GET', key) end
   local t = {key = key, quota = quota, list = nil, own = nil, value = nil, life = 0, written = nil, before = nil}
   if form == 121 then
-    t.list = tallies_of(key, value)
+    t.list = tallies.read(key, value)
     if not t.list then return end -- something else has written it
   else
     t.list = {}
     local place = form == 120 and 30 or 1
-    if lacks(key, algorithm_by(sub(value, place, place))) then return end
-    local algorithm = algorithm_of(value)
+    if tallies.lacks(key, tallies.algorithm_by(sub(value, place, place))) then return end
+    local algorithm = tallies.algorithm_of(value)
     if not algorithm or algorithm == mine then return end
     t.before = {algorithm = algorithm, value = value}
   end
@@ -193,19 +193,19 @@ end
 
 -- Reads the values of all keys that have one of another algorithm. The heads are that far
 -- before the end of the arguments.
-local function open_tallies(now, behind)
+function tallies.open_all(now, behind)
   local heads, i = table.remove(argv, #argv - behind), 1
   for k = 1, #keys do
     local a, b = byte(heads, i, i + 1)
     local size = a*256 + b
-    if size > 0 and not tallied[keys[k]] then open_tally(keys[k], quota_of(sub(heads, i + 2, i + 1 + size)), now) end
+    if size > 0 and not tallied[keys[k]] then tallies.open(keys[k], tallies.quota_of(sub(heads, i + 2, i + 1 + size)), now) end
     i = i + 2 + size
   end
 end
 
 -- Notes that the version was charged, and drops what has gone out of use. Then takes units
 -- from the other tallies of a key.
-local function join_tally(t, now, n, at, owed)
+function tallies.join(t, now, n, at, owed)
   local own, list, quota = t.own, t.list, t.quota
   own.used = now
   if quota ~= own.quota and held_by(quota.head) >= held_by(own.quota.head) then -- or the value counts for the larger one
@@ -214,7 +214,7 @@ local function join_tally(t, now, n, at, owed)
   if own.comes then
     if t.before and t.before.algorithm > 6 then
       local left = server.call('PTTL', t.key)
-      list[1] = {came = 0, used = now, ends = now + left*1000, quota = quota_of(char(t.before.algorithm)), value = t.before.value}
+      list[1] = {came = 0, used = now, ends = now + left*1000, quota = tallies.quota_of(char(t.before.algorithm)), value = t.before.value}
     end
     list[#list + 1], own.comes, t.before = own, nil, nil
   end
@@ -225,7 +225,7 @@ local function join_tally(t, now, n, at, owed)
       if one.used + one.quota.stays <= now and (one.quota.units or until_of(one) <= now) then
         table.remove(list, i)
       elseif n > 0 and one.quota.units and quota.units then
-        local fresh, life = tell(rule_of(one.quota), one.value, now, n, at, owed)
+        local fresh, life = tell(tallies.rule_of(one.quota), one.value, now, n, at, owed)
         if fresh then one.value, one.ends = fresh, now + life end
       end
     end
@@ -233,7 +233,7 @@ local function join_tally(t, now, n, at, owed)
 end
 
 -- writes a key whose tallies have changed
-local function write_tallies(t, now, grace)
+function tallies.write(t, now, grace)
   local own, list, out, n = t.own, t.list, {'y', nil, nil, nil, nil, nil, nil, nil, nil}, 2
   own.value = t.value
   if t.written then own.ends = now + (t.life - grace)*1000 end
@@ -267,15 +267,15 @@ local function write_tallies(t, now, grace)
 end
 
 -- Writes the keys that were charged, refused or changed.
-local function close_tallies(now, grace)
+function tallies.close(now, grace)
   for k = 1, #keys do
     local t = tallied[keys[k]]
     local n = t and taken[k] or 0
     if t and (n > 0 or asked[k]) then
-      join_tally(t, now, n, now, false)
-      write_tallies(t, now, grace)
+      tallies.join(t, now, n, now, false)
+      tallies.write(t, now, grace)
     elseif t and t.written and not t.own.comes then
-      write_tallies(t, now, grace)
+      tallies.write(t, now, grace)
     end
   end
 end
@@ -285,8 +285,8 @@ end
 local function close_debt(k, now, grace, n, at)
   local t = tallied[keys[k]]
   if not t then return end
-  if n > 0 then join_tally(t, now, n, math.max(0, at), true) end
-  if n > 0 or t.written and not t.own.comes then write_tallies(t, now, grace) end
+  if n > 0 then tallies.join(t, now, n, math.max(0, at), true) end
+  if n > 0 or t.written and not t.own.comes then tallies.write(t, now, grace) end
 end
 
 -- @return
@@ -303,7 +303,7 @@ local function share_return(k, now, given, at)
   for i = 1, given > 0 and #t.list or 0 do
     local one = t.list[i]
     if one ~= t.own and one.value and one.quota.units and came_of(one) <= at then
-      local r = rule_of(one.quota)
+      local r = tallies.rule_of(one.quota)
       if not r.burst and not r.ends then -- a bucket refills, and a calendar is not known
         r.cost, r.at = given, at
         local n, rest = r.as.give_back(one.value, r, now)
@@ -316,5 +316,5 @@ end
 -- Writes a key that units were given back to.
 local function close_return(k, now, grace)
   local t = tallied[keys[k]]
-  if t and t.written and not t.own.comes then write_tallies(t, now, grace) end
+  if t and t.written and not t.own.comes then tallies.write(t, now, grace) end
 end
