@@ -59,11 +59,9 @@ func (c Calendar) Period(now int64) (from, until int64) {
 	var months, days int // in a period
 	switch c.Unit {
 	case Week:
-		day -= (int(t.Weekday()) + 6) % 7
-		days = 7
+		day, days = day-(int(t.Weekday())+6)%7, 7
 	case Month:
-		day = 1
-		months = 1
+		day, months = 1, 1
 	default:
 		days = 1
 	}

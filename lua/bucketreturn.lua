@@ -1,8 +1,8 @@
 -- What giving back to the token bucket and the leaky bucket share. The twin of
 -- core/bucketreturn.go.
 --
--- @returned g 33 19
--- @returned r 141
+-- @value g 33 19
+-- @value r 141
 --
 -- A level is how much a bucket lacks: its units and the windowths of one more. What was
 -- given back before is remembered in a second key:

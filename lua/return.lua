@@ -3,9 +3,8 @@
 -- written. A key that is full again is deleted, and any other keeps at least the TTL that it
 -- had. Then the script looks at all keys.
 --
--- KEYS      every key once, grouped by rule in the order of the rules; behind those of an
---           algorithm with @returned, the keys of what was given back before; in a cluster
---           all in one slot
+-- KEYS      every key once, grouped by rule in the order of the rules; behind those of a
+--           bucket, the keys of what was given back before; in a cluster all in one slot
 -- ARGV[1]   now in us since the epoch; '' for the time of Redis, as always but in tests
 -- ARGV[2]   ms that each key outlives its last unit
 -- ARGV[3…]  for each rule two: its parameters (as in take.lua, without ids); and

@@ -139,7 +139,7 @@ func (u *returnRule) add(prefix, key string, r *core.Return, joined bool) (recor
 	if !known {
 		state = len(u.keys)
 		u.keys, u.numbers[key], u.last = append(u.keys, key), state, append(u.last, 0)
-		if remembersReturns(r.Quota.Algorithm) {
+		if bucket(r.Quota.Algorithm) {
 			u.memories = append(u.memories, ReturnedKey(prefix, &r.Charge))
 		}
 	} else {
@@ -165,6 +165,7 @@ func follows(a, b *core.Return) bool {
 // bucket gives back what each admission alone left it lacking.
 func alike(a core.Algorithm) bool { return a != core.Queue && a != core.Distinct && !bucket(a) }
 
+// bucket reports whether a is one of those of which a second key remembers what was given back.
 func bucket(a core.Algorithm) bool { return a == core.TokenBucket || a == core.LeakyBucket }
 
 // repeats reports whether a key is one of several rules.

@@ -49,7 +49,6 @@ func Plain(sha string) (text string) {
 //	-- @needs ring.lua above 128   this file goes behind if a limit is larger
 //	-- @value h 26                 values that begin with this byte have 26 bytes,
 //	-- @value a 12 4               or 12, 16, 20 and so on
-//	-- @returned r 141             a second key remembers what was given back
 //	-- @debt                       the rest, or up to @return, is for debts.lua only
 //	-- @return                     the rest is for return.lua only
 //	-- @rare                       see flatten, also for @inline and @each
@@ -62,11 +61,10 @@ func Plain(sha string) (text string) {
 // charge. One that ends in "-- @many" is not for returnone.lua, where one that ends in
 // "-- @batch" returns nothing, for return.lua to go on.
 type file struct {
-	text     [3]string   // of each purpose: that of taking is in all scripts
-	needs    [3][]string // of each purpose
-	above    []threshold
-	values   []value
-	returned bool
+	text   [3]string   // of each purpose: that of taking is in all scripts
+	needs  [3][]string // of each purpose
+	above  []threshold
+	values []value
 }
 
 // The purposes of a script.
@@ -137,9 +135,8 @@ func parse(text string) (*file, error) {
 			f.needs[purpose] = append(f.needs[purpose], words[1])
 		case len(words) == 4 && words[0] == "needs" && words[2] == "above" && number(3) > 0:
 			f.above = append(f.above, threshold{words[1], number(3)})
-		case len(words) >= 3 && (words[0] == "value" || words[0] == "returned") && number(2) > 0:
+		case len(words) >= 3 && words[0] == "value" && number(2) > 0:
 			f.values = append(f.values, value{words[1][0], number(2), number(3)})
-			f.returned = f.returned || words[0] == "returned"
 		default:
 			return nil, fmt.Errorf("unknown line %q", line)
 		}
@@ -205,13 +202,6 @@ func (s *selection) addAlgorithms(n int, quota func(i int) *core.Quota) {
 			}
 		}
 	}
-}
-
-// remembersReturns reports whether giving back to an algorithm needs a second key.
-func remembersReturns(a core.Algorithm) bool {
-	s := newSelection(returning)
-	s.add(fileOf(a))
-	return slices.ContainsFunc(s.names, func(name string) bool { return parsed()[name].returned })
 }
 
 // scripts holds the scripts that have been asked for: as many as there are mixes of

@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,31 +64,9 @@ func ParseKey(prefix, key string) (Name, bool) {
 
 // unescape undoes escape. It reports false for a string that escape never returns.
 func unescape(s string, plain *[256]bool) (string, bool) {
-	var b []byte
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if c == '%' {
-			if i+2 >= len(s) {
-				return "", false
-			}
-			high, low := hexDigit(s[i+1]), hexDigit(s[i+2])
-			if high < 0 || low < 0 {
-				return "", false
-			}
-			c = byte(high<<4 | low)
-			i += 2
-			if plain[c] {
-				return "", false
-			}
-		} else if !plain[c] {
-			return "", false
-		}
-		b = append(b, c)
-	}
-	return string(b), true
+	text, err := url.PathUnescape(s)
+	return text, err == nil && escape(text, plain) == s
 }
-
-func hexDigit(c byte) int { return strings.IndexByte("0123456789ABCDEF", c) }
 
 // IsState reports whether a value of size bytes that begins with first can be the state of a rule,
 // by the forms that the headers of the scripts have.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -465,14 +464,11 @@ func (k KeyResolver) syntax() grammar.Key {
 
 // keyOf returns the resolver that s names.
 func (d *draft) keyOf(s grammar.Key) KeyResolver {
-	switch s.Kind {
-	case grammar.Func:
+	if s.Kind == grammar.Func {
 		i := slices.IndexFunc(d.functions.Keys, func(k KeyResolver) bool { return k.label == s.Name })
 		return d.functions.Keys[i]
-	case grammar.Header:
-		s.Name = http.CanonicalHeaderKey(s.Name)
 	}
-	k := KeyResolver{kind: s.Kind, name: s.Name}
+	k := NewKey(s.Kind, s.Name)
 	for _, part := range s.Parts {
 		k.parts = append(k.parts, d.keyOf(part))
 	}

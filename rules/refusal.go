@@ -121,16 +121,10 @@ func (r *Refusal) problems() (list []string) {
 	case r.Waiters > 0 && r.Wait == 0:
 		add("%d waiters: they need a Wait: write how long, or leave out the Waiters", r.Waiters)
 	}
-	outcomes := 0
-	for _, set := range []bool{r.Redirect != "", r.Degrade, r.Mark} {
-		if set {
-			outcomes++
-		}
-	}
-	switch {
-	case outcomes > 1:
+	switch redirects := r.Redirect != ""; {
+	case redirects && (r.Degrade || r.Mark), r.Degrade && r.Mark:
 		add("several outcomes: write one of Redirect, Degrade and Mark")
-	case r.Redirect != "":
+	case redirects:
 		if r.Status != 0 && r.Status != 302 && r.Status != 303 && r.Status != 307 {
 			add("status %d of a redirect: write 302, 303 or 307", r.Status)
 		}

@@ -77,8 +77,5 @@ func Span(d time.Duration) string {
 
 // Time returns t as in RFC 3339, rounded up to seconds.
 func Time(t time.Time) string {
-	if whole := t.Truncate(time.Second); whole.Before(t) {
-		t = whole.Add(time.Second)
-	}
-	return t.UTC().Format(time.RFC3339)
+	return t.Add(time.Second - 1).Truncate(time.Second).UTC().Format(time.RFC3339)
 }
