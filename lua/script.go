@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -46,7 +45,6 @@ func Plain(sha string) (text string) {
 // know of a file:
 //
 //	-- @needs small.lua            this file goes before
-//	-- @needs ring.lua above 128   this file goes behind if a limit is larger
 //	-- @value h 26                 values that begin with this byte have 26 bytes,
 //	-- @value a 12 4               or 12, 16, 20 and so on
 //	-- @debt                       the rest, or up to @return, is for debts.lua only
@@ -63,7 +61,6 @@ func Plain(sha string) (text string) {
 type file struct {
 	text   [3]string   // of each purpose: that of taking is in all scripts
 	needs  [3][]string // of each purpose
-	above  []threshold
 	values []value
 }
 
@@ -73,12 +70,6 @@ const (
 	owing
 	returning
 )
-
-// A threshold is a file that rules with a larger limit need.
-type threshold struct {
-	name  string
-	limit int64
-}
 
 // A value is a form of stored values: its first byte and its sizes.
 type value struct {
@@ -110,36 +101,30 @@ func parse(text string) (*file, error) {
 	f, purpose := &file{}, taking
 	for line := range strings.Lines(text) {
 		directive, ok := strings.CutPrefix(strings.TrimSpace(line), "-- @")
-		switch directive = strings.TrimSpace(directive); {
-		case ok && directive == "debt":
+		words := strings.Fields(directive)
+		unknown := ok && len(words) == 0
+		switch {
+		case !ok || unknown:
+		case directive == "debt":
 			purpose = owing
 			continue
-		case ok && directive == "return":
+		case directive == "return":
 			purpose = returning
 			continue
-		}
-		f.text[purpose] += line
-		if !ok {
-			continue
-		}
-		words := strings.Fields(directive)
-		number := func(i int) (n int64) {
-			if i < len(words) {
-				n, _ = strconv.ParseInt(words[i], 10, 64)
-			}
-			return n
-		}
-		switch {
-		case len(words) > 0 && words[0] == "rare" && (len(words) == 1 || len(words) == 3 && words[1] == "without"): // for flatten
-		case len(words) == 2 && words[0] == "needs":
+		case words[0] == "rare" && (len(words) == 1 || len(words) == 3 && words[1] == "without"): // for flatten
+		case words[0] == "needs" && len(words) == 2:
 			f.needs[purpose] = append(f.needs[purpose], words[1])
-		case len(words) == 4 && words[0] == "needs" && words[2] == "above" && number(3) > 0:
-			f.above = append(f.above, threshold{words[1], number(3)})
-		case len(words) >= 3 && words[0] == "value" && number(2) > 0:
-			f.values = append(f.values, value{words[1][0], number(2), number(3)})
+		case words[0] == "value" && len(words) > 2:
+			v := value{first: words[1][0]}
+			n, _ := fmt.Sscan(strings.Join(words[2:], " "), &v.size, &v.step)
+			f.values, unknown = append(f.values, v), n == 0
 		default:
+			unknown = true
+		}
+		if unknown {
 			return nil, fmt.Errorf("unknown line %q", line)
 		}
+		f.text[purpose] += line
 	}
 	return f, nil
 }
@@ -195,10 +180,8 @@ func (s *selection) addAlgorithms(n int, quota func(i int) *core.Quota) {
 				continue
 			}
 			s.add(fileOf(a))
-			for _, t := range parsed()[fileOf(a)].above {
-				if q.Limit > t.limit && s.purpose == taking {
-					s.add(t.name)
-				}
+			if a == core.SlidingLog && q.Limit > stringMost && s.purpose == taking {
+				s.add("ring.lua")
 			}
 		}
 	}

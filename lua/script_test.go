@@ -61,15 +61,15 @@ func TestSelection(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	f, err := parse("-- a\n-- @needs small.lua\n-- @needs ring.lua above 128\n-- @value a 12 4\nb\n-- @debt\n-- @needs d.lua\ne\n-- @return\n-- @needs c.lua\nd\n")
+	f, err := parse("-- a\n-- @needs small.lua\n-- @value a 12 4\nb\n-- @debt\n-- @needs d.lua\ne\n-- @return\n-- @needs c.lua\nd\n")
 	require.NoError(t, err)
 	assert.Equal(t, &file{
-		text: [3]string{"-- a\n-- @needs small.lua\n-- @needs ring.lua above 128\n-- @value a 12 4\nb\n",
+		text: [3]string{"-- a\n-- @needs small.lua\n-- @value a 12 4\nb\n",
 			"-- @needs d.lua\ne\n", "-- @needs c.lua\nd\n"},
-		needs: [3][]string{{"small.lua"}, {"d.lua"}, {"c.lua"}},
-		above: []threshold{{"ring.lua", 128}}, values: []value{{'a', 12, 4}},
+		needs:  [3][]string{{"small.lua"}, {"d.lua"}, {"c.lua"}},
+		values: []value{{'a', 12, 4}},
 	}, f)
-	for _, line := range []string{"-- @", "-- @neds small.lua", "-- @needs", "-- @needs ring.lua below 3", "-- @value a", "-- @value a many"} {
+	for _, line := range []string{"-- @", "-- @neds small.lua", "-- @needs", "-- @needs ring.lua above 128", "-- @value a", "-- @value a many"} {
 		_, err := parse(line)
 		assert.Error(t, err, line)
 	}

@@ -5,7 +5,6 @@
 -- params   the head of a value that only this version has written
 --
 -- @needs logforms.lua
--- @needs ring.lua above 128
 
 local CUT = 528 -- more bytes than a string of 4-byte ticks has; one of 6-byte ticks has at most 783
 
