@@ -12,8 +12,8 @@ type Account struct {
 }
 
 // AccountOf returns what the store's method Account(context.Context, Charge) (Account, error) does,
-// or the zero Account. The method changes nothing, and goes by no Cost. A store that wraps another
-// one passes the call on.
+// or the zero Account. The method changes nothing; the Cost does not matter. A store that wraps
+// another one passes the call on.
 func AccountOf(ctx context.Context, store Store, c Charge) (Account, error) {
 	if s, ok := store.(interface {
 		Account(context.Context, Charge) (Account, error)

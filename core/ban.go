@@ -5,24 +5,20 @@ import (
 	"sort"
 )
 
-// Ban bars a key after Limit strikes within a Window: for Bar the first time, and
-// for twice as long each time after that, at most for MaxBar. A barred key refuses
-// every charge, even one of cost 0.
+// Ban bars a key after Limit strikes within a Window: for Bar the first time, and for twice as long
+// each time after that, at most for MaxBar. A barred key refuses every charge, even one of cost 0.
 //
-// A strike is a request that other charges refuse while all bans of the request
-// admit it. Each unit of Cost that is taken is a strike too. A request that a ban
-// refuses is no strike, for that ban or another one. After a bar, the strikes begin
-// anew; a next bar is twice as long if it begins within the longest bar after the
-// end of the last one.
+// A strike is a request that other charges refuse while all bans of the request admit it. Each unit
+// of Cost that is taken is a strike too. A request that a ban refuses is no strike, for that ban or
+// another one. After a bar, the strikes begin anew; a next bar is twice as long if it begins within
+// the longest bar after the end of the last one.
 //
-// Remaining is how many strikes a key has left, 0 while it is barred. The strike that
-// bars a key makes the ban one of those that refuse the request, so that RetryAfter
-// is true.
+// Remaining is how many strikes a key has left, 0 while it is barred. The strike that bars a key
+// makes the ban one of those that refuse the request, so that RetryAfter is true.
 //
-// Trade-offs: a client that shares its key with others is barred with them. A store
-// without room for a key counts none of its strikes and does not bar it, rather than
-// have clients share a bar. The state has an entry for each strike, so limits are at
-// most [MaxStrikes].
+// Trade-offs: a client that shares its key with others is barred with them. A store without room
+// for a key counts none of its strikes and does not bar it, rather than have clients share a bar.
+// The state has an entry for each strike, so limits are at most [MaxStrikes].
 //
 // When the clock steps back, strikes ahead of now are dated now, and a bar ends no
 // later than it would if it began now.

@@ -78,8 +78,8 @@ type returns struct {
 	steps []step // in order, up to at; never changed in place
 }
 
-// A step is how many units that had been taken were given back after a time and level, and after
-// those behind the step before.
+// A step is how many units were given back after takes behind those of the step before, up to a
+// time, and up to what the bucket lacked after them at that time. They were taken before.
 type step struct{ at, lacks, units int64 }
 
 // covers reports whether a step goes up to a time and level, or further.

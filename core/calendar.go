@@ -49,7 +49,7 @@ func (c Calendar) validate() error {
 	return nil
 }
 
-// Period returns the period that now is in: from its beginning, and until its end.
+// Period returns the period that now is in: it begins at from and ends before until.
 func (c Calendar) Period(now int64) (from, until int64) {
 	t := time.UnixMicro(now).In(c.Zone)
 	if c.Unit == Hour {

@@ -1,8 +1,7 @@
 package core
 
-// A Charge is one rule applied to one request. It is all that a store sees. Policy,
-// Rule, Variant and Key name the quota, and may be any bytes, or empty: charges with
-// the same four share it.
+// A Charge is one rule applied to one request. It is all that a store sees. Policy, Rule, Variant
+// and Key name the quota, and may be any bytes, or empty: charges with the same four share it.
 type Charge struct {
 	Policy  string // whose rule it is
 	Rule    string // the name of the rule
@@ -11,10 +10,9 @@ type Charge struct {
 	Quota   Quota
 	Cost    int64 // units; 0 looks without taking, and fits unless the rule is a [Ban]
 
-	// Reserve is how many units the charge must leave to others: it fits if there
-	// is room for Cost and Reserve, and takes Cost. A Cost of 0 always fits. It is
-	// for requests that must not use the last part of a limit. [Ban] and [Distinct]
-	// cannot have it.
+	// Reserve is how many units the charge must leave to others: it fits if there is room for Cost
+	// and Reserve, and takes Cost. A Cost of 0 always fits. It is for requests that must not use
+	// the last part of a limit. [Ban] and [Distinct] cannot have it.
 	Reserve int64
 
 	// Debt makes the charge one for units that were used already, Age µs before the

@@ -21,7 +21,7 @@ func (d *Diagnosis) Unwrap() error { return d.Err }
 // Check asks a store whether it can decide, by its method Check(context.Context) error, and returns
 // nil if it has none. The error joins one [*Diagnosis] for each problem, or is that of ctx if it
 // was canceled. The method changes no quota, ends with ctx, and is safe for concurrent use. A store
-// that wraps another one passes the call on, as with return core.Check(ctx, s.store).
+// that wraps another one passes the call on.
 func Check(ctx context.Context, store Store) error {
 	if s, ok := store.(interface{ Check(context.Context) error }); ok {
 		return s.Check(ctx)

@@ -5,11 +5,10 @@ import (
 	"sort"
 )
 
-// Concurrency admits charges while at most Limit units are held at the same time,
-// exactly and over all instances. Each charge takes a lease of its Cost under the
-// id in [Charge].ID. A lease ends a Window after it was taken or last renewed,
-// or when it is released. If a holder dies without releasing, its units come back
-// when the lease ends.
+// Concurrency admits charges while at most Limit units are held at the same time, exactly and over
+// all instances. Each charge takes a lease of its Cost under the id in [Charge].ID. A lease ends a
+// Window after it was taken or last renewed, or when it is released. If a holder dies without
+// releasing, its units come back when the lease ends.
 //
 // A refusal says when enough units come back if no lease is renewed. They come
 // back earlier if leases are released, and later if leases are renewed. If one id
@@ -23,9 +22,8 @@ import (
 // end after a Window. Quotas with different limits and windows may charge one key in turn:
 // a lease lives for the Window of the quota that took or renewed it.
 //
-// The method is the counting semaphore of Dijkstra (1965), with the leases of
-// Gray and Cheriton, "Leases: an efficient fault-tolerant mechanism for
-// distributed file cache consistency" (1989).
+// The method is the counting semaphore of Dijkstra (1965), with the leases of Gray and Cheriton,
+// "Leases: an efficient fault-tolerant mechanism for distributed file cache consistency" (1989).
 const Concurrency Algorithm = 7
 
 // A leasesState holds the leases of one key.
@@ -80,10 +78,9 @@ func (l *leasesState) Take(n int64, id uint64) (room, delay int64) {
 	return l.limit - l.used, 0
 }
 
-// Owe implements [State]: it adopts a lease that began or was last renewed at that time,
-// also above the limit, as one of at most Limit units. A lease that is held already has
-// the life that ends later. Of more than twice [MaxLeases] units, the leases that end
-// first are forgotten.
+// Owe implements [State]: it adopts a lease that began or was last renewed at that time, also above
+// the limit, as one of at most Limit units. A lease that is held already has the life that ends
+// later. Of more than twice [MaxLeases] units, the leases that end first are forgotten.
 func (l *leasesState) Owe(q *Quota, n, at int64, id uint64, _ bool) {
 	units, ends := l.of(id)
 	if ends = max(ends, at+l.length); ends <= l.now {

@@ -1,14 +1,11 @@
-// Package core defines charges, decisions and stores, and implements each
-// limiting algorithm as pure functions of a state, a quota and a time. It knows
-// nothing of HTTP, Redis or locks.
+// Package core defines charges, decisions and stores, and implements each limiting algorithm as
+// pure functions of a state, a quota and a time. It knows nothing of HTTP, Redis or locks.
 //
-// All times are microseconds since the Unix epoch and all durations are
-// microseconds, in int64. Microseconds fit the 53 bits in which Redis scripts
-// count; nanoseconds do not.
+// All times are microseconds since the Unix epoch and all durations are microseconds, in int64.
+// Microseconds fit the 53 bits in which Redis scripts count; nanoseconds do not.
 package core
 
-// An Outcome is the result of one charge. Its times are relative to
-// [Decision].At, in microseconds.
+// An Outcome is the result of one charge. Its times are relative to [Decision].At, in microseconds.
 type Outcome struct {
 	// Remaining is how many units are left after the decision, at least 0.
 	Remaining int64

@@ -1,9 +1,8 @@
 package core
 
-// A State is what a store remembers of one key of one rule. Stores know no more
-// of an algorithm than these methods. The quota may differ from that of an
-// earlier call, but not in its algorithm, and times may step back. A State is not
-// safe for concurrent use.
+// A State is what a store remembers of one key of one rule. Stores know no more of an algorithm
+// than these methods. The quota may differ from that of an earlier call, but not in its algorithm,
+// and times may step back. A State is not safe for concurrent use.
 type State interface {
 	// Advance brings the state to now, and returns how many units there is room for: 0 or less if
 	// there is for none. It takes nothing, and a decision that takes nothing leaves no trace,
@@ -23,12 +22,11 @@ type State interface {
 	// and a ban counts a strike, unless it or another ban has barred the request.
 	Refuse(barred bool) bool
 
-	// Owe takes n units, at least 1, that were used at a time up to now: see [Charge].Debt.
-	// It follows an Advance to now by the quota, and another one follows it. What has no
-	// effect any more is dropped, and numbers end at what stores can keep. A state that a
-	// store has forgotten since that time, as it was as good as new, counts as new then.
-	// If the key must repay the debt, the next window of a [FixedWindow] counts what is
-	// above the limit.
+	// Owe takes n units, at least 1, that were used at a time up to now: see [Charge].Debt. It
+	// follows an Advance to now by the quota, and another one follows it. What has no effect any
+	// more is dropped, and numbers end at what stores can keep. A state that a store has forgotten
+	// since that time, as it was as good as new, counts as new then. If the key must repay the
+	// debt, the next window of a [FixedWindow] counts what is above the limit.
 	Owe(q *Quota, n, at int64, id uint64, repaid bool)
 
 	// Used returns how many units are missing from the full quota.

@@ -8,10 +8,9 @@ import (
 // Distinct admits at most Limit different values of something in any window, exactly.
 // The ID of a charge is the value that it shows; all other units do not matter.
 //
-// A value that was shown within the Window before fits always. It takes nothing more,
-// and its Window begins anew. A new value takes a unit, whatever the Cost, unless that
-// is 0. An ID of 0 is no value: the charge fits and takes nothing. A refused request
-// shows nothing.
+// A value that was shown within the Window before fits always. It takes nothing more, and its
+// Window begins anew. A new value takes a unit, whatever the Cost, unless that is 0. An ID of 0 is
+// no value: the charge fits and takes nothing. A refused request shows nothing.
 //
 // Remaining is how many new values fit. RetryAfter and MoreAfter are until the oldest
 // value leaves the window, if it is not shown again.
@@ -117,9 +116,8 @@ func (d *distinctState) show(v value) {
 	d.drop(max(0, len(d.values)-d.kept.limit()))
 }
 
-// Owe implements [State]: the value was shown at that time. Only as many of the newest
-// values are kept as the largest limit: an older one takes a unit again when it is shown
-// again.
+// Owe implements [State]: the value was shown at that time. Only as many of the newest values are
+// kept as the largest limit: an older one takes a unit again when it is shown again.
 func (d *distinctState) Owe(q *Quota, _, at int64, id uint64, _ bool) {
 	longest := q.Window
 	if !d.isNew() {

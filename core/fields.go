@@ -112,7 +112,8 @@ func (q *Quota) checkFields(row *row, fault func(format string, args ...any)) {
 	}
 }
 
-// misplaced returns an error about the fields that the algorithm does not use.
+// misplaced returns an error that lists the fields of q that its algorithm does not use, and the
+// algorithms that do.
 func (q *Quota) misplaced() error {
 	var list []string
 	unused := q.set() &^ q.Algorithm.Fields()

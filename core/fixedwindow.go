@@ -1,7 +1,6 @@
 package core
 
-// FixedWindow admits at most Limit units in each of its windows. It keeps two
-// numbers.
+// FixedWindow admits at most Limit units in each of its windows. It keeps two numbers.
 //
 // The window of a key begins with its first unit. If the quota is Aligned,
 // windows begin at multiples of their length since the epoch. With a Calendar
@@ -116,7 +115,7 @@ func (w *windowState) add(n int64) {
 func (w *windowState) Refuse(bool) bool { return join(w, w.now) }
 
 // Owe implements [State]: the units count if that time is in the window of now. A window of the
-// key's own begins then, unless it began already, maybe later.
+// key's own begins then, unless it began already: it counts units from less than a Window ago.
 func (w *windowState) Owe(q *Quota, n, at int64, _ uint64, repaid bool) {
 	if repaid && (w.grids == nil || w.grids.forgotten(w, w.now)) && w.owes(q, at, w.now) {
 		came := w.now // a store may have forgotten what was taken before

@@ -2,10 +2,9 @@ package core
 
 import "slices"
 
-// A grid is how an algorithm that counts in periods cuts time, with its counts: the
-// cells of [SlidingCells], the windows of [SlidingCounter] and [FixedWindow]. Quotas
-// that differ in their limit only have one grid. It is the state of a key that one
-// version of a rule charges.
+// A grid is how an algorithm that counts in periods cuts time, with its counts: the cells of
+// [SlidingCells], the windows of [SlidingCounter] and [FixedWindow]. Quotas that differ in their
+// limit only have one grid. It is the state of a key that one version of a rule charges.
 //
 // A key that several versions charge has a grid for each, and a window in debt has a list
 // of one. Whatever is admitted is charged to all of them, and a version decides by its

@@ -34,8 +34,8 @@ func (d *Decision) Set(i int, from *Decision, j int) {
 var _ [32 - 2*MaxCharges]struct{} // Decision.overflow has two bits for each charge
 
 // OverflowQuota returns what the quotas of two keys of a rule must have in common for the keys to
-// share an overflow quota: a short window would make it forget units that count in a longer one. A
-// limit may differ, unless it is a rate: a changed limit keeps what was taken.
+// share an overflow quota: otherwise a short window would make it forget units that count in a
+// longer one. A limit may differ, unless it is a rate: a changed limit keeps what was taken.
 func (q Quota) OverflowQuota() Quota {
 	if !q.Refills() {
 		q.Limit = 0

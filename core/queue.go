@@ -15,13 +15,12 @@ import "slices"
 //
 // When the clock steps back, the queue is as long as when a request last joined or left it.
 //
-// Versions of a quota share the time at which the last unit has passed. Each adds its
-// units there, if there is room by its own Burst and MaxWait, at its own rate; a version
-// with a shorter queue is full until then. In any time t, units pass at most as fast as the
-// fastest version lets them, and at least as fast as the slowest. Where the rates are the
-// same, at most the largest Burst + 1 + t·Limit/Window units are admitted. Where they
-// differ, units of a fast version take little time of the queue of a slow one: then the
-// other versions' Burst + 1 may be admitted beside that.
+// Versions of a quota share the time at which the last unit has passed. Each adds its units there,
+// if there is room by its own Burst and MaxWait, at its own rate; a version with a shorter queue is
+// full until then. In any time t, units pass at most as fast as the fastest version lets them, and
+// at least as fast as the slowest. Where the rates are the same, at most the largest Burst + 1 +
+// t·Limit/Window units are admitted. Where they differ, units of a fast version take little time of
+// the queue of a slow one: then the other versions' Burst + 1 may be admitted beside that.
 //
 // The method is the leaky bucket of Turner (1986), in which nginx's limit_req and
 // uber-go/ratelimit reserve turns.
@@ -44,7 +43,8 @@ func (u *queueState) Advance(q *Quota, now int64) int64 {
 	return u.count()
 }
 
-// count counts the units that there is room for, at the end or in the largest gap, now.
+// count counts the units that there is room for, at the end or in the largest gap: none if the next
+// one would wait for too long.
 func (u *queueState) count() int64 {
 	u.room = u.capacity - u.units()
 	if u.maxWait > 0 && u.until(0) > u.maxWait {
@@ -130,11 +130,10 @@ func (u *queueState) After(n int64) int64 {
 	return max(0, after)
 }
 
-// Return implements [State]. It gives back units whose turn has not come: the last ones
-// of what was taken. At the end they shorten the queue, with the gaps before them;
-// elsewhere they are a gap. A queue remembers up to [MaxGaps] gaps. Beyond that, the
-// turn passes unused. If the rate is above one unit a microsecond, turns cannot be told
-// apart and nothing is given back.
+// Return implements [State]. It gives back units whose turn has not come: the last ones of what was
+// taken. At the end they shorten the queue, with the gaps before them; elsewhere they are a gap. A
+// queue remembers up to [MaxGaps] gaps. Beyond that, the turn passes unused. If the rate is above
+// one unit a microsecond, turns cannot be told apart and nothing is given back.
 func (u *queueState) Return(r *Return, now int64) int64 {
 	s, q := &u.schedule, &r.Quota
 	if s.scale != q.Limit || q.Limit > q.Window || r.At > now || s.last > now || s.end < now || u.gaps != nil && u.gaps.window != q.Window {

@@ -72,10 +72,9 @@ func (q *Quota) refillTime() int64 {
 	return min(micros+1, 2*MaxFill)
 }
 
-// Share returns the part of q that one of several instances may admit alone,
-// rounded up: of the limit, and of the burst where units refill. Where rounding
-// would make an invalid quota, it returns q. The strikes of a ban are not divided:
-// they are no units that instances could admit.
+// Share returns the part of q that one of several instances may admit alone, rounded up: of the
+// limit, and of the burst where units refill. Where rounding would make an invalid quota, it
+// returns q. The strikes of a ban are not divided: they are no units that instances could admit.
 func (q *Quota) Share(instances int64) Quota {
 	part := *q
 	if instances == 1 || q.Bars() {
@@ -92,9 +91,8 @@ func (q *Quota) Share(instances int64) Quota {
 	return part
 }
 
-// Wider returns a quota with room for the given multiple of what q admits, as
-// far as the algorithm allows. Where units refill, they do at the rate of
-// [Quota.Share], and only the burst is wider.
+// Wider returns a quota with room for the given multiple of what q admits, as far as the algorithm
+// allows. Where units refill, they do at the rate of [Quota.Share], and only the burst is wider.
 func (q *Quota) Wider(instances, times int64) Quota {
 	wide := *q
 	if !q.Refills() {

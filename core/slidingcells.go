@@ -6,12 +6,10 @@ import "slices"
 // cuts the window into Cells and keeps one count for each. A cell counts in full
 // until all of it has left the window.
 //
-// Trade-off: a unit counts for up to one cell longer than the window, so a key
-// that has used its limit waits up to Window/Cells too long. The length of a
-// cell is rounded up to a microsecond.
+// Trade-off: a unit counts for up to one cell longer than the window, so a key that has used its
+// limit waits up to Window/Cells too long. The length of a cell is rounded up to a microsecond.
 //
-// When the clock steps back, the counts of cells ahead of now are added to the
-// cell of now.
+// When the clock steps back, the counts of cells ahead of now are added to the cell of now.
 const SlidingCells Algorithm = 2
 
 // A cellsState has the counts of the last cells. Its grid is their length and number.

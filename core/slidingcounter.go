@@ -4,10 +4,9 @@ package core
 // current and the previous window of the clock. The previous count is weighted by
 // the part of that window which a window ending now still covers, rounded up.
 //
-// Trade-off: it assumes that the units of the previous window were spread
-// evenly. A burst at the end of that window is forgotten too early, so up to
-// twice the limit can fall into one window. A burst at its beginning counts for
-// too long.
+// Trade-off: it assumes that the units of the previous window were spread evenly. A burst at the
+// end of that window is forgotten too early, so up to twice the limit can fall into one window. A
+// burst at its beginning counts for too long.
 //
 // When the clock steps back into an earlier window, what was taken since counts
 // in the window of now.
@@ -79,7 +78,7 @@ func (c *counterState) enter(now int64) {
 // left returns how many µs of the current window are left.
 func (c *counterState) left() int64 { return (c.at+1)*c.window - c.now }
 
-// weighted returns what a previous window counts while left µs of the current one are left.
+// weighted returns how much of a previous count still counts with left µs of the window left.
 func (c *counterState) weighted(count, left int64) int64 {
 	q, r := MulDiv(count, left, c.window)
 	if r > 0 {
@@ -99,7 +98,7 @@ func (c *counterState) Take(n int64, _ uint64) (room, delay int64) {
 
 func (c *counterState) Refuse(bool) bool { return join(c, c.now) }
 
-// Owe implements [State]: the units count in the current or the previous window.
+// Owe implements [State]: the units count in the window of that time, current or previous.
 func (c *counterState) Owe(q *Quota, n, at int64, _ uint64, _ bool) { owe(c, q, c.now, n, at, false) }
 
 func (c *counterState) owes(_ *Quota, at, now int64) bool { return now/c.window-at/c.window <= 1 }

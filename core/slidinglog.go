@@ -5,16 +5,13 @@ import (
 	"sort"
 )
 
-// SlidingLog admits at most Limit units in any window, exactly: a unit admitted
-// at t counts at every time before t + Window and no longer. Refusals cost
-// nothing.
+// SlidingLog admits at most Limit units in any window, exactly: a unit admitted at t counts at
+// every time before t + Window and no longer. Refusals cost nothing.
 //
-// Trade-off: it keeps one entry for each unit, and so takes limits up to
-// [MaxLog].
+// Trade-off: it keeps one entry for each unit, and so takes limits up to [MaxLog].
 //
-// When the clock steps back, units ahead of now are dated now and count for a
-// whole window from there. The step neither admits more nor locks a client out
-// for longer than a window.
+// When the clock steps back, units ahead of now are dated now and count for a whole window from
+// there. The step neither admits more nor locks a client out for longer than a window.
 //
 // Quotas with different limits and windows may charge one key in turn. Each counts what
 // all of them admitted within its own window, since it first charged the key.
@@ -58,7 +55,8 @@ func (l *Log) slot(i int32) *int64 {
 
 func (l *Log) at(i int32) int64 { return *l.slot(i) }
 
-// Advance implements [State]. It drops nothing while the clock goes forward.
+// Advance implements [State]. It drops nothing as long as the clock goes forward, so that a
+// decision that takes nothing leaves no trace.
 func (l *Log) Advance(q *Quota, now int64) int64 {
 	if l.window != q.Window && l.size > 0 {
 		l.left = int32(sort.Search(int(l.size), func(i int) bool { return now-l.at(int32(i)) < q.Window }))
@@ -191,9 +189,8 @@ func (l *Log) Expires() int64 {
 	return l.newest + l.kept.window()
 }
 
-// Return implements [State]: units dated exactly At leave the log. Units of one
-// time cannot be told apart. Units that were dated anew when the clock stepped
-// back are not found.
+// Return implements [State]: units dated exactly At leave the log. Units of one time cannot be told
+// apart. Units that were dated anew when the clock stepped back are not found.
 func (l *Log) Return(r *Return, now int64) int64 {
 	if r.At > now || now-r.At >= l.kept.window() {
 		return 0

@@ -8,24 +8,22 @@ package core
 // refills from the time that has passed when it is charged. Parts of a token are
 // kept exactly, so that neither frequent nor rare callers gain or lose any.
 //
-// A bucket that has been full for an hour and had Missing tokens at first is new
-// again: the next charge finds Missing tokens missing. No store can remember every
-// key forever, and this makes the decision the same whether a store still has
-// the key or not. So a client that waits RetryAfter is admitted, unless it comes
-// back more than an hour after its bucket was full. Then it may be refused once
-// more, with a new RetryAfter.
+// A bucket that has been full for an hour and had Missing tokens at first is new again: the next
+// charge finds Missing tokens missing. No store can remember every key forever, and this makes the
+// decision the same whether a store still has the key or not. So a client that waits RetryAfter is
+// admitted, unless it comes back more than an hour after its bucket was full. Then it may be
+// refused once more, with a new RetryAfter.
 //
 // Trade-off: a burst and a window's refill fit into one window.
 //
 // When the clock steps back, the last refill is dated now: no time is credited twice.
 //
-// Versions of a quota, with other bursts, rates or windows, count what all of them
-// admitted. Together they admit at most the largest burst and what the fastest refills,
-// and at least what the smallest burst and the slowest rate admit. A version with a
-// smaller burst never lacks more than that when the bucket was last taken from, so that
-// it refills from then on; it keeps what others lack. Between two charges that are
-// admitted, the bucket refills at the rate of the second. Each time that the window is
-// another, up to a windowth of a token is lost.
+// Versions of a quota, with other bursts, rates or windows, count what all of them admitted.
+// Together they admit at most the largest burst and what the fastest refills, and at least what the
+// smallest burst and the slowest rate admit. A version with a smaller burst never lacks more than
+// that when the bucket was last taken from, so that it refills from then on; it keeps what others
+// lack. Between two charges that are admitted, the bucket refills at the rate of the second. Each
+// time that the window is another, up to a windowth of a token is lost.
 //
 // The method is the token bucket of Turner, "New directions in communications
 // (or which way to the information age?)" (1986), refilled lazily.
@@ -182,7 +180,7 @@ func (b *bucketState) owe(n, at, most int64) {
 	b.owed = max(0, missing-admitted)
 }
 
-// Refuse implements [State]: a bucket that does not begin full refills from now on.
+// Refuse implements [State]: a bucket that does not begin full refills from its first charge.
 func (b *bucketState) Refuse(bool) bool {
 	if b.isNew && b.initial > 0 {
 		missing, back := b.truth()

@@ -24,9 +24,8 @@ var ErrForgotten = fmt.Errorf("%w: it may have forgotten what was taken", ErrUna
 // wraps [ErrUnavailable]. Errors that wrap only ErrUnavailable promise nothing.
 var ErrOutOfReach = fmt.Errorf("%w", ErrUnavailable)
 
-// ErrBlocked is wrapped by the error of a store that works but could not decide one
-// call, for lack of a connection or of a right. It says nothing about other calls. It
-// wraps [ErrOutOfReach].
+// ErrBlocked is wrapped by the error of a store that works but could not decide one call, for lack
+// of a connection or of a right. It says nothing about other calls. It wraps [ErrOutOfReach].
 var ErrBlocked error = blocked{}
 
 // An Unanswered is the error of a call of Take without an answer. The call may have

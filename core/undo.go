@@ -14,7 +14,7 @@ type Returner interface {
 // Undo gives back everything that the admitted decision d took for charges: it releases leases and
 // returns units. It is for a request that one store admits and another one refuses. After an error,
 // what was taken may still count, which is safe: leases end and units expire. Of two errors, Undo
-// returns the one that does not wrap [ErrUnavailable].
+// returns the one that does not wrap [ErrUnavailable], if there is one.
 func Undo(ctx context.Context, store Returner, charges []Charge, d *Decision) error {
 	var leases []Charge
 	var returns []Return

@@ -77,8 +77,8 @@ func byteSet(chars string) (set [256]bool) {
 	return set
 }
 
-// escape writes the bytes of s outside plain as %XX. The '%' is never plain: distinct texts stay
-// so.
+// escape writes the bytes of s outside plain as %XX. The '%' is never plain, which makes it
+// injective.
 func escape(s string, plain *[256]bool) string {
 	i := 0
 	for i < len(s) && plain[s[i]] {

@@ -1,10 +1,8 @@
-// Package lua has the scripts that decide on Redis, and encodes their arguments
-// and decodes their replies. It knows no client: the encoded arguments are for
-// EVALSHA.
+// Package lua has the scripts that decide on Redis, and encodes their arguments and decodes their
+// replies. It knows no client: the encoded arguments are for EVALSHA.
 //
-// The scripts run on Redis 6.2, 7 and 8, Valkey and miniredis. Each is
-// documented in its own header. All times are in microseconds, which fit the
-// doubles of Lua.
+// The scripts run on Redis 6.2, 7 and 8, Valkey and miniredis. Each is documented in its own
+// header. All times are in microseconds, which fit the doubles of Lua.
 package lua
 
 import (

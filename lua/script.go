@@ -40,9 +40,8 @@ func Plain(sha string) (text string) {
 	return text
 }
 
-// A file is one of the Lua files. The file of an algorithm is named by its word:
-// that of token-bucket is tokenbucket.lua. Lines of comments say what Go has to
-// know of a file:
+// A file is one of the Lua files. The file of an algorithm is named by its word: that of
+// token-bucket is tokenbucket.lua. Lines of comments say what Go has to know of a file:
 //
 //	-- @needs small.lua            this file goes before
 //	-- @value h 26                 values that begin with this byte have 26 bytes,

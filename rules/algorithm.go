@@ -6,10 +6,9 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// An Algorithm is how a rule counts: one of [SlidingLog], [FixedWindow],
-// [SlidingCells], [SlidingCounter], [TokenBucket], [LeakyBucket], [Queue],
-// [Concurrency], [Ban] and [Distinct], as a value and not as a pointer.
-// docs/algorithms.md compares them.
+// An Algorithm is how a rule counts: one of [SlidingLog], [FixedWindow], [SlidingCells],
+// [SlidingCounter], [TokenBucket], [LeakyBucket], [Queue], [Concurrency], [Ban] and [Distinct], as
+// a value and not as a pointer. docs/algorithms.md compares them.
 type Algorithm interface{ algorithm() }
 
 type (
@@ -25,8 +24,7 @@ type (
 		// all keys at once.
 		Aligned bool
 
-		// Calendar makes the windows the periods of a time zone. The rule then has
-		// no Window.
+		// Calendar makes the windows the periods of a time zone. The rule then has no Window.
 		Calendar core.Calendar
 	}
 
@@ -40,15 +38,13 @@ type (
 	// twice as many after an uneven one.
 	SlidingCounter struct{}
 
-	// TokenBucket ("token-bucket") admits Burst at once, and Limit a Window
-	// after that.
+	// TokenBucket ("token-bucket") admits Burst at once, and Limit a Window after that.
 	TokenBucket struct {
 		// Burst is how many units may come at once: 1 to 10^12; 0 means Limit.
 		Burst int64
 
-		// Missing is how many units a new bucket lacks: 0 for a full bucket, up to
-		// Burst for an empty one. It fills from the first request of a key, even if
-		// that is refused.
+		// Missing is how many units a new bucket lacks: 0 for a full bucket, up to Burst for an
+		// empty one. It fills from the first request of a key, even if that is refused.
 		Missing int64
 	}
 
@@ -71,20 +67,18 @@ type (
 		MaxWait time.Duration
 	}
 
-	// Concurrency ("concurrency") admits a request while fewer than Limit are
-	// in flight, 1 to 10,000. Each holds a lease until its handler returns or
-	// limit.Decision.Release is called. The lease is renewed meanwhile, and ends by
-	// itself a Window after the process has died: at least a second, and 30 s if the rule
-	// has none. limit.Rule{Key: limit.ByUser, Limit: 5, Algorithm: limit.Concurrency{}}
-	// admits 5 at once of each user.
+	// Concurrency ("concurrency") admits a request while fewer than Limit are in flight, 1 to
+	// 10,000. Each holds a lease until its handler returns or limit.Decision.Release is called. The
+	// lease is renewed meanwhile, and ends by itself a Window after the process has died: at least
+	// a second, and 30 s if the rule has none. limit.Rule{Key: limit.ByUser, Limit: 5, Algorithm:
+	// limit.Concurrency{}} admits 5 at once of each user.
 	Concurrency struct{}
 
-	// Ban ("ban") bars a key for Bar after Limit strikes within the Window, 1 to
-	// 1,000, and for twice as long each further time, up to MaxBar. A strike is a
-	// request that the other rules of the policy refuse. With a Settle such as
-	// [OnStatus](401), so is an admitted request that is answered like that. A barred
-	// key is refused whatever the other rules say, and its bars are forgotten when
-	// the longest bar has passed without another. A Ban has no member in the headers
+	// Ban ("ban") bars a key for Bar after Limit strikes within the Window, 1 to 1,000, and for
+	// twice as long each further time, up to MaxBar. A strike is a request that the other rules of
+	// the policy refuse. With a Settle such as [OnStatus](401), so is an admitted request that is
+	// answered like that. A barred key is refused whatever the other rules say, and its bars are
+	// forgotten when the longest bar has passed without another. A Ban has no member in the headers
 	// of a quota.
 	Ban struct {
 		// Bar and MaxBar are whole numbers of microseconds from 1 ms to 366 days. A
@@ -92,10 +86,9 @@ type (
 		Bar, MaxBar time.Duration
 	}
 
-	// Distinct ("distinct") admits at most Limit different Values in any window, 1 to
-	// 10,000: user names from one address, for example. A value that was seen within
-	// the Window passes, and so does a request without one. A Distinct has no member
-	// in the headers of a quota.
+	// Distinct ("distinct") admits at most Limit different Values in any window, 1 to 10,000: user
+	// names from one address, for example. A value that was seen within the Window passes, and so
+	// does a request without one. A Distinct has no member in the headers of a quota.
 	Distinct struct {
 		// Values says which values of a request count, such as limit.ByHeader("X-Account"). A
 		// request with the value "" is not counted. The store keeps the first 64 bits

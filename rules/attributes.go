@@ -292,8 +292,7 @@ func callerWords() []attribute {
 	}
 }
 
-// algorithmWord returns the attribute of an algorithm whose options have words of their
-// own.
+// algorithmWord returns the attribute of an algorithm whose options have words of their own.
 func algorithmWord(a core.Algorithm, doc string) attribute {
 	return attribute{word: a.String(), kind: algorithm, doc: doc,
 		read: func(d *draft) error { d.quota.Algorithm = a; return nil },

@@ -32,10 +32,9 @@ func (c Cost) Units(r *http.Request) int64 {
 	return (*c.fn)(r)
 }
 
-// A Settlement says what a request really cost, once it has been answered: see
-// [Rule].Settle. Make it with [OnStatus] or [SettleBy], or write [AsUsed]. The zero Settlement
-// is none.
-// Settlements are comparable: OnStatus(401) == OnStatus(401).
+// A Settlement says what a request really cost, once it has been answered: see [Rule].Settle. Make
+// it with [OnStatus] or [SettleBy], or write [AsUsed]. The zero Settlement is none. Settlements are
+// comparable: OnStatus(401) == OnStatus(401).
 type Settlement struct {
 	statuses [(maxStatus - minStatus + 64) / 64]uint64 // of OnStatus: a bit for each
 	name     string                                    // of SettleBy
@@ -48,9 +47,8 @@ const (
 	maxStatus = 599
 )
 
-// SettleBy returns a settlement by a function of a request and the status of its
-// response. The name is one word, which errors show. Each call makes another
-// Settlement, as with limit.By.
+// SettleBy returns a settlement by a function of a request and the status of its response. The name
+// is one word, which errors show. Each call makes another Settlement, as with limit.By.
 func SettleBy(name string, fn func(r *http.Request, status int) int64) Settlement {
 	return Settlement{name: name, fn: &fn}
 }
@@ -109,13 +107,12 @@ func identified(h http.Handler) http.Handler {
 	return &fallback{h}
 }
 
-// OnStatus returns a settlement for [Rule].Settle: only requests that are answered
-// with one of the statuses count, such as failed attempts to log in. They count what
-// they were charged. Until a request is answered it counts too, so that many attempts
-// at once do not slip through: set the Limit above the number of good requests of a
-// key in flight. For a [Ban] an answer is at least one strike, and a request that is
-// not answered is none: put a rule beside it that bounds attempts at once. OnStatus
-// panics without a status, and on a number that is no final status.
+// OnStatus returns a settlement for [Rule].Settle: only requests that are answered with one of the
+// statuses count, such as failed attempts to log in. They count what they were charged. Until a
+// request is answered it counts too, so that many attempts at once do not slip through: set the
+// Limit above the number of good requests of a key in flight. For a [Ban] an answer is at least one
+// strike, and a request that is not answered is none: put a rule beside it that bounds attempts at
+// once. OnStatus panics without a status, and on a number that is no final status.
 func OnStatus(statuses ...int) (s Settlement) {
 	if len(statuses) == 0 {
 		panic("limit: OnStatus without a status never counts: write at least one, such as http.StatusUnauthorized")

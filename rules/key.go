@@ -21,12 +21,10 @@ import (
 // quota. Use limit.ByIP, limit.ByUser, limit.Everyone and the functions that begin with By,
 // and combine them with Or and And. The zero KeyResolver is invalid.
 //
-// All requests without a key (no such header, no user) share one quota: a missing
-// key never means no limit. Where that is too strict, add another resolver with Or.
-// White space counts as no value.
+// All requests without a key (no such header, no user) share one quota: a missing key never means
+// no limit. Where that is too strict, add another resolver with Or. White space counts as no value.
 //
-// Keys are compared byte for byte. A key longer than 128 bytes is replaced by its
-// SHA-256.
+// Keys are compared byte for byte. A key longer than 128 bytes is replaced by its SHA-256.
 type KeyResolver struct {
 	kind  grammar.Kind
 	label string                      // in the text grammar
@@ -49,14 +47,12 @@ func KeyBy(name string, fn func(*http.Request) string) KeyResolver {
 	return KeyResolver{kind: grammar.Func, label: name, name: name, fn: &fn}
 }
 
-// Or resolves the first of k and other that the request has, such as
-// limit.ByUser.Or(limit.ByIP). Equal values of different resolvers are different keys.
-// a.Or(b).Or(c) is the first of three.
+// Or resolves the first of k and other that the request has, such as limit.ByUser.Or(limit.ByIP).
+// Equal values of different resolvers are different keys. a.Or(b).Or(c) is the first of three.
 func (k KeyResolver) Or(other KeyResolver) KeyResolver { return joined(grammar.Or, k, other) }
 
-// And resolves k and other together: each combination of values has its own quota. An
-// absent value counts as a value, but a request without any of them has no key.
-// a.And(b).And(c) combines three.
+// And resolves k and other together: each combination of values has its own quota. An absent value
+// counts as a value, but a request without any of them has no key. a.And(b).And(c) combines three.
 func (k KeyResolver) And(other KeyResolver) KeyResolver { return joined(grammar.And, k, other) }
 
 // joined returns a resolver of the two, or of their parts if they are of the kind.
@@ -75,8 +71,7 @@ func joined(kind grammar.Kind, two ...KeyResolver) KeyResolver {
 // Kind returns the kind of k, or 0 for the zero KeyResolver.
 func (k *KeyResolver) Kind() grammar.Kind { return k.kind }
 
-// Name returns the name of the header, cookie, query parameter or path value, or of the
-// function.
+// Name returns the name of the header, cookie, query parameter or path value, or of the function.
 func (k *KeyResolver) Name() string { return k.name }
 
 // Call calls the function of k, and returns its result.

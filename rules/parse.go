@@ -52,13 +52,11 @@ import (
 //
 //	100/1m per ip token-bucket burst 10; 10000/month per user zone Europe/Berlin
 //
-// A [Ban] names the first bar and the longest one, and a [Distinct] the values that it
-// counts:
+// A [Ban] names the first bar and the longest one, and a [Distinct] the values that it counts:
 //
 //	5/1m per ip; 10/1h per ip ban 15m to 24h; 10/1h per ip distinct query user
 //
-// Plans, reserves and exemptions may appear several times: see Plans, Reserve and Exempt
-// of [Rule].
+// Plans, reserves and exemptions may appear several times: see Plans, Reserve and Exempt of [Rule].
 //
 //	100/1m per user plan pro 1000 plan enterprise 10k reserve critical 20 exempt ip 10.0.0.0/8
 //
@@ -332,8 +330,7 @@ func (d *draft) misplaced(fields core.Fields, named bool) error {
 	return d.text.Errorf("an algorithm that takes it: %s (this rule is %s)", grammar.OneOf(takers), is)
 }
 
-// calendar makes a rule with a zone one of a calendar. Its window is then the word for a
-// unit.
+// calendar makes a rule with a zone one of a calendar. Its window is then the word for a unit.
 func (d *draft) calendar(h *grammar.Head, named bool) error {
 	zone := d.quota.Calendar.Zone
 	switch {

@@ -22,9 +22,8 @@ func (r *Rule) PathValues(pattern string) (missing, has []string) {
 	return missing, has
 }
 
-// pathValues returns the names in a pattern: "id" in "/users/:id",
-// "/users/{id}" and "/users/{id...}", and "path" in "/files/*path". A bare "*" is
-// Echo's name for the rest of a path.
+// pathValues returns the names in a pattern: "id" in "/users/:id", "/users/{id}" and
+// "/users/{id...}", and "path" in "/files/*path". A bare "*" is Echo's name for the rest of a path.
 func pathValues(pattern string) (names []string) {
 	serveMux := strings.Contains(pattern, " ") // a method, and no colons
 	for segment := range strings.SplitSeq(pattern, "/") {
@@ -48,8 +47,7 @@ func pathValues(pattern string) (names []string) {
 	return names
 }
 
-// CheckPattern returns an error for each path value that a rule needs and a pattern does not
-// have.
+// CheckPattern returns an error for each path value that a rule needs and a pattern does not have.
 func (s Set) CheckPattern(rule int, pattern string) (errs []error) {
 	missing, has := s.rules[rule].PathValues(pattern)
 	for _, name := range missing {

@@ -13,16 +13,14 @@ import (
 	"github.com/routelimit/limit/internal/grammar"
 )
 
-// A Refusal says what happens to a request that a rule refuses. A rule with the zero
-// Refusal inherits the one of its set ([Set.OnRefusal]), then the one of limit.Options,
-// and then means an answer with 429. Set at most one of Redirect, Degrade and Mark. Wait
-// combines with all but Mark.
+// A Refusal says what happens to a request that a rule refuses. A rule with the zero Refusal
+// inherits the one of its set ([Set.OnRefusal]), then the one of limit.Options, and then means an
+// answer with 429. Set at most one of Redirect, Degrade and Mark. Wait combines with all but Mark.
 //
-// If several rules refuse a request, it waits only if each of them has a Wait, and
-// for the shortest Wait. Then the strictest outcome wins: an answer (429 or 503), then a
-// redirect, then a Fallback, then the handler that degrades. Of equally strict outcomes,
-// the one of the rule declared first wins. A rule that marks refuses nothing, and so does
-// not count.
+// If several rules refuse a request, it waits only if each of them has a Wait, and for the shortest
+// Wait. Then the strictest outcome wins: an answer (429 or 503), then a redirect, then a Fallback,
+// then the handler that degrades. Of equally strict outcomes, the one of the rule declared first
+// wins. A rule that marks refuses nothing, and so does not count.
 //
 // Outcomes are for HTTP requests and RPC. limit.Policy.Take, limit.Policy.Wait and Decide
 // of an adapter refuse, and leave the rest to their callers;
@@ -68,10 +66,9 @@ type Refusal struct {
 	Fallback http.Handler // an error on RPC
 
 	// Mark admits the request and marks it: see limit.RuleDecision. The response has the header
-	// RateLimit-Marked. Such a rule never refuses. It charges the requests that it has
-	// room for, even if another rule refuses them, and a [Queue] delays none.
-	// [Concurrency], [Ban] and [Distinct] cannot mark. They, a Queue and a Shadow do not
-	// inherit a Mark.
+	// RateLimit-Marked. Such a rule never refuses. It charges the requests that it has room for,
+	// even if another rule refuses them, and a [Queue] delays none. [Concurrency], [Ban] and
+	// [Distinct] cannot mark. They, a Queue and a Shadow do not inherit a Mark.
 	Mark bool
 }
 
@@ -82,8 +79,7 @@ func (r *Refusal) zero() bool {
 	return r.Wait == 0 && r.Waiters == 0 && r.Status == 0 && r.Redirect == "" && !r.Degrade && r.Fallback == nil && !r.Mark
 }
 
-// OnRefusal returns the set with r as the OnRefusal of each rule that has none of its
-// own.
+// OnRefusal returns the set with r as the OnRefusal of each rule that has none of its own.
 func (s Set) OnRefusal(r Refusal) Set {
 	r.Fallback = identified(r.Fallback)
 	s.rules = slices.Clone(s.rules)

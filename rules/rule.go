@@ -1,6 +1,5 @@
-// Package rules describes what a rule can say: its key, limit and window, the algorithm
-// that counts, what a refused request meets, and the text in which all of that can be
-// written.
+// Package rules describes what a rule can say: its key, limit and window, the algorithm that
+// counts, what a refused request meets, and the text in which all of that can be written.
 //
 // Programs write the names of package limit, which are the same types: limit.Rule,
 // limit.TokenBucket, limit.Parse. Its functions make the usual rules, keys and sets:
@@ -36,10 +35,9 @@ type Rule struct {
 	// Key says which requests share the quota.
 	Key KeyResolver
 
-	// Limit is how many units a window admits: 1 to 100,000 for a SlidingLog,
-	// which remembers each, and to 10^12 for the others. For Concurrency it is how
-	// many units are in flight at once, 1 to 10,000. A request is one unit unless
-	// Cost says otherwise.
+	// Limit is how many units a window admits: 1 to 100,000 for a SlidingLog, which remembers each,
+	// and to 10^12 for the others. For Concurrency it is how many units are in flight at once, 1 to
+	// 10,000. A request is one unit unless Cost says otherwise.
 	Limit int64
 
 	// Window is a whole number of microseconds from 1 ms to 366 days. Leave it out
@@ -56,39 +54,35 @@ type Rule struct {
 	// value means limit.Local.
 	OnStoreError core.OnError
 
-	// Cost says how many units a request costs: see [CostBy]. The zero value means 1,
-	// and 0 for a [Ban], where each unit is a strike. A request of cost 0 takes nothing
-	// and passes the rule, unless a ban bars its key. For [Distinct], any other cost
-	// means 1. A cost above what the rule can ever hold is refused without a Retry-After. A negative
-	// cost is a mistake of the function: the request is answered as undecided, with
-	// 503, and is charged nothing. A panic passes on to the server, before anything is
-	// charged. The function must not read the body.
+	// Cost says how many units a request costs: see [CostBy]. The zero value means 1, and 0 for a
+	// [Ban], where each unit is a strike. A request of cost 0 takes nothing and passes the rule,
+	// unless a ban bars its key. For [Distinct], any other cost means 1. A cost above what the rule
+	// can ever hold is refused without a Retry-After. A negative cost is a mistake of the function:
+	// the request is answered as undecided, with 503, and is charged nothing. A panic passes on to
+	// the server, before anything is charged. The function must not read the body.
 	Cost Cost
 
-	// Settle says what a request cost, once it has been answered with a status:
-	// see [SettleBy], [AsUsed] for what its handler says, and [OnStatus] for attempts that
-	// count only if they fail. The zero value keeps the charge. A lower cost refunds the rest.
-	// A higher one takes what there is room for, and Debt: see limit.Decision.Settle. The
-	// status is the one that was sent: by the handler, or later, by middleware around the
-	// rules that their adapter sees (docs/login.md). It is 200 if the handler wrote nothing,
-	// and 101 if it hijacked the connection. A request whose handler panics before it answers keeps its charge,
-	// unless something answers. A negative cost is a mistake of the function: the charge
-	// stays, and Options.Observe is called.
+	// Settle says what a request cost, once it has been answered with a status: see [SettleBy],
+	// [AsUsed] for what its handler says, and [OnStatus] for attempts that count only if they fail.
+	// The zero value keeps the charge. A lower cost refunds the rest. A higher one takes what there
+	// is room for, and Debt: see limit.Decision.Settle. The status is the one that was sent: by the
+	// handler, or later, by middleware around the rules that their adapter sees (docs/login.md). It
+	// is 200 if the handler wrote nothing, and 101 if it hijacked the connection. A request whose
+	// handler panics before it answers keeps its charge, unless something answers. A negative cost
+	// is a mistake of the function: the charge stays, and Options.Observe is called.
 	Settle Settlement
 
-	// Debt is how many units above the limit a key may owe, up to 10^12, for requests that
-	// turn out to cost more than they reserved. A settlement is charged in full up to that,
-	// and the rest is forgiven and counted. A request that reserves a unit or more is refused
-	// until the key has repaid, which RetryAfter includes. 0 means that a settlement takes
-	// what there is room for.
+	// Debt is how many units above the limit a key may owe, up to 10^12, for requests that turn out
+	// to cost more than they reserved. A settlement is charged in full up to that, and the rest is
+	// forgiven and counted. A request that reserves a unit or more is refused until the key has
+	// repaid, which RetryAfter includes. 0 means that a settlement takes what there is room for.
 	//
-	// Only [TokenBucket], [LeakyBucket], [FixedWindow] and [SlidingCells] have debts, the same
-	// for callers on all plans. A bucket repays as it refills; its debt is at most what it
-	// refills in ten years. A fixed window, such as a calendar month, carries at most a Limit
-	// of the debt into the next one. In sliding cells the units leave the window instead, so a
-	// window, and the mean, can reach Limit + Debt. While the store is unavailable, each
-	// process bounds the debt by its share. When the store answers again, it is charged for
-	// that debt, which no window carries on.
+	// Only [TokenBucket], [LeakyBucket], [FixedWindow] and [SlidingCells] have debts, the same for
+	// callers on all plans. A bucket repays as it refills; its debt is at most what it refills in
+	// ten years. A fixed window, such as a calendar month, carries at most a Limit of the debt into
+	// the next one. In sliding cells the units leave the window instead, so a window, and the mean,
+	// can reach Limit + Debt. While the store is unavailable, each process bounds the debt by its
+	// share. When the store answers again, it is charged for that debt, which no window carries on.
 	Debt int64
 
 	// OnRefusal says what happens to a request that the rule refuses. The zero value
@@ -107,18 +101,16 @@ type Rule struct {
 	// and the body of a refusal names it.
 	Hidden bool
 
-	// Attempts counts a request even if a rule set behind this one refuses it. Otherwise
-	// the rule gives back what the request took. Set it on rules before authentication,
-	// and before other work that comes before the last rule set: a user who is over the
-	// limit could otherwise make the program check credentials forever, since the address
-	// would never be charged.
+	// Attempts counts a request even if a rule set behind this one refuses it. Otherwise the rule
+	// gives back what the request took. Set it on rules before authentication, and before other
+	// work that comes before the last rule set: a user who is over the limit could otherwise make
+	// the program check credentials forever, since the address would never be charged.
 	Attempts bool
 
 	// Plans has the limits of callers on plans, at most 64, by the name of the plan: see
-	// limit.Options.Caller. Other callers have Limit. A Burst of 0 and a bucket that begins
-	// empty follow the limit of the caller. Callers that share a key share its quota,
-	// except that each plan has buckets and queues of its own. See docs/plans.md
-	// and docs/changing-limits.md.
+	// limit.Options.Caller. Other callers have Limit. A Burst of 0 and a bucket that begins empty
+	// follow the limit of the caller. Callers that share a key share its quota, except that each
+	// plan has buckets and queues of its own. See docs/plans.md and docs/changing-limits.md.
 	Plans map[string]int64
 
 	// Reserve has, for up to 64 classes, how many units of the limit are kept for the
@@ -140,9 +132,8 @@ type Rule struct {
 // so it charges requests that other rules refuse. [Concurrency], [Ban] and [Distinct]
 // cannot be shadows. The zero Shadow is enforced for no key. See docs/roll-out.md.
 type Shadow struct {
-	// Enforced is the percentage of keys, 1 to 99, for which the rule is enforced. The
-	// keys are the same in all processes, and a higher percentage adds to them. 0 means
-	// none.
+	// Enforced is the percentage of keys, 1 to 99, for which the rule is enforced. The keys are the
+	// same in all processes, and a higher percentage adds to them. 0 means none.
 	Enforced int
 
 	// Replaces is the name of the enforced rule of the same set that the shadow may

@@ -48,9 +48,8 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Errorf returns an error about a rule of s, or about s if the index is negative, with the
-// place in the text that the rules were read from. It is for packages that check more
-// than [Set.Validate].
+// Errorf returns an error about a rule of s, or about s if the index is negative, with the place in
+// the text that the rules were read from. It is for packages that check more than [Set.Validate].
 func (s Set) Errorf(rule int, format string, args ...any) *Error {
 	e := &Error{Policy: s.policy(), Problem: fmt.Sprintf(format, args...)}
 	if rule >= 0 {
@@ -95,9 +94,8 @@ func (p *problems) function(maker, name string, given, isNil bool) {
 	}
 }
 
-// Validate returns an error that joins one [*Error] for each thing wrong
-// with the set, or nil. Declaring a route with an invalid set panics with the
-// same error.
+// Validate returns an error that joins one [*Error] for each thing wrong with the set, or nil.
+// Declaring a route with an invalid set panics with the same error.
 func (s Set) Validate() error {
 	p := &problems{set: &s, rule: -1}
 	if s.scope == ScopeNamed && !grammar.ValidName(s.name) {

@@ -1,6 +1,5 @@
 // Package fields writes the structured fields RateLimit and RateLimit-Policy of
-// draft-ietf-httpapi-ratelimit-headers-11: a member for each rule whose units clients
-// spend.
+// draft-ietf-httpapi-ratelimit-headers-11: a member for each rule whose units clients spend.
 package fields
 
 import (

@@ -37,7 +37,7 @@ type Exemption struct {
 	Classes      uint16 // a bit for each
 }
 
-// ParseExemption reads valid entries, such as "ip 10.0.0.0/8", and numbers of classes.
+// ParseExemption reads valid entries, such as "ip 10.0.0.0/8". Class returns the number of a class.
 func ParseExemption(entries []string, class func(string) uint8) (e Exemption) {
 	for _, entry := range entries {
 		switch kind, value := SplitExemption(entry); kind {

@@ -2,7 +2,8 @@ package grammar
 
 import "strings"
 
-// Nearest returns a word that begins with the misspelled one, or differs in two letters, or "".
+// Nearest returns the word that a misspelled one may stand for: one that begins with it, or differs
+// in at most two letters. It is "" if there is none.
 func Nearest(misspelled string, words []string) (nearest string) {
 	misspelled = strings.ToLower(misspelled)
 	best := min(2, len(misspelled)/2) + 1
