@@ -40,72 +40,46 @@ type action struct {
 	lasts time.Duration // Seconds
 }
 
-// A problem is an error with a status of HTTP.
-type problem struct {
-	status int
-	text   string
-}
-
-func (p *problem) Error() string { return p.text }
-
-func problemf(status int, format string, args ...any) error {
-	return &problem{status, fmt.Sprintf(format, args...)}
-}
-
 func (p *page) changes() map[string]func(context.Context, viewer, *action) (said string, err error) {
 	return map[string]func(context.Context, viewer, *action) (string, error){
 		"reset": p.reset, "ban": p.ban, "unban": p.unban, "override": p.override, "unoverride": p.unoverride,
 	}
 }
 
-// change runs an action for an operator. A form of another site cannot send it: its body
-// is JSON, and its origin is checked.
-func (p *page) change(w http.ResponseWriter, r *http.Request, v viewer, name string) {
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		fail(w, http.StatusMethodNotAllowed, "method %s: use POST", r.Method)
-		return
-	}
-	if !sameOrigin(w, r) {
-		return
+// change runs an action for an operator, and says what was done. A form of another site cannot
+// send it: its body is JSON, and its origin is checked.
+func (p *page) change(w http.ResponseWriter, r *http.Request, v viewer, name string) (said string, err error) {
+	if err := sameOrigin(r); err != nil {
+		return "", err
 	}
 	cannot := p.me(v).Cannot
 	if v.role < Operator {
-		fail(w, http.StatusForbidden, "%s", cannot["reset"])
-		return
+		return "", problemf(http.StatusForbidden, "%s", cannot["reset"])
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		fail(w, http.StatusUnsupportedMediaType, "no JSON: send Content-Type: application/json")
-		return
+		return "", problemf(http.StatusUnsupportedMediaType, "no JSON: send Content-Type: application/json")
 	}
 	var a action
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	body.DisallowUnknownFields()
-	err := body.Decode(&a)
+	err = body.Decode(&a)
 	if err == nil && body.More() {
 		err = errors.New("more than one object")
 	}
 	if err != nil {
-		fail(w, http.StatusBadRequest, "the body is not an object of the page: %s", excerpt(err.Error(), 200))
-		return
+		return "", problemf(http.StatusBadRequest, "the body is not an object of the page: %s", excerpt(err.Error(), 200))
 	}
 	if why := cannot[strings.TrimPrefix(name, "un")]; why != "" {
-		fail(w, http.StatusConflict, "%s", why)
-		return
+		return "", problemf(http.StatusConflict, "%s", why)
 	}
 	// The change is not given up if the operator disconnects: half of it may be done.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actionTimeout)
 	defer cancel()
-	said := ""
 	if err = p.resolve(&a, name); err == nil {
 		said, err = p.changes()[name](ctx, v, &a)
 	}
 	p.states.outdated()
-	if err != nil {
-		p.failed(w, &a, err)
-		return
-	}
-	answer(w, http.StatusOK, map[string]string{"done": said})
+	return said, p.shown(&a, err)
 }
 
 // resolve sets the key that an action is about, and how long it lasts.

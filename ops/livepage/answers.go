@@ -14,21 +14,32 @@ import (
 	"github.com/routelimit/limit"
 )
 
-// failed answers with an error of the limiter, of bans or of overrides. Their texts may have
-// the key, also in the form that it has in Redis.
-func (p *page) failed(w http.ResponseWriter, a *action, err error) {
-	var wrong *problem
+// A problem is an error with a status of HTTP.
+type problem struct {
+	status int
+	text   string
+}
+
+func (p *problem) Error() string { return p.text }
+
+func problemf(status int, format string, args ...any) error {
+	return &problem{status, fmt.Sprintf(format, args...)}
+}
+
+// shown returns an error of the limiter, of bans or of overrides as operators see it. Its text may
+// have the key, also in the form that it has in Redis.
+func (p *page) shown(a *action, err error) error {
 	var network net.Error
 	var redis interface{ RedisError() }
 	switch {
-	case errors.As(err, &wrong):
-		fail(w, wrong.status, "%s", wrong.text)
+	case err == nil, errors.As(err, new(*problem)):
+		return err
 	case errors.Is(err, limit.ErrUndecided), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
 		errors.Is(err, io.EOF), errors.As(err, &network), errors.As(err, &redis):
-		fail(w, http.StatusServiceUnavailable, "the store failed: %s. Try again. A change may have been made already.", p.cause(a, err, true, 300))
-	default:
-		fail(w, http.StatusBadRequest, "%s", p.cause(a, err, false, 1000))
+		return problemf(http.StatusServiceUnavailable, "the store failed: %s. Try again. A change may have been made already.",
+			p.cause(a, err, true, 300))
 	}
+	return problemf(http.StatusBadRequest, "%s", p.cause(a, err, false, 1000))
 }
 
 // cause returns the text of an error, unless it may have a key that is hidden. Errors of the
@@ -44,11 +55,13 @@ func (p *page) cause(a *action, err error, ofStore bool, most int) string {
 	return excerpt(err.Error(), most)
 }
 
-func fail(w http.ResponseWriter, status int, format string, args ...any) {
-	answer(w, status, map[string]string{"error": fmt.Sprintf(format, args...)})
-}
-
-func answer(w http.ResponseWriter, status int, body any) {
+// answer answers with a body, or with a [*problem].
+func answer(w http.ResponseWriter, body any, err error) {
+	status := http.StatusOK
+	if err != nil {
+		wrong := err.(*problem)
+		status, body = wrong.status, map[string]string{"error": wrong.text}
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body) // an error means that the client disconnected

@@ -141,11 +141,10 @@ func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
 		c.givenBack(now, &d)
 		return
 	}
-	name := d.Policy
 	c.mu.Lock()
 	add(c.seconds[:], now.second, d.Allowed)
 	c.mode(now, int(d.Mode))
-	if p := c.policy(name); p == nil {
+	if p := c.policy(d.Policy); p == nil {
 		add(c.unlisted[:], now.slot, d.Allowed)
 	} else {
 		c.count(p, now, &d)
@@ -161,7 +160,7 @@ func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
 		if r != nil && d.Mode == core.ModeBarred {
 			banned = limit.Client{Request: r, Limiter: c.limiter}.IP()
 		}
-		c.refusals.add(&d, name, since, banned)
+		c.refusals.add(&d, since, banned)
 	}
 }
 
@@ -210,15 +209,12 @@ func usedShare(outcome *limit.RuleDecision) float32 {
 
 // givenBack counts an admitted request that was given back.
 func (c *collector) givenBack(now moment, d *limit.Decision) {
-	name := d.Policy
 	c.mu.Lock()
-	if p := c.policies[name]; p != nil {
+	if p := c.policies[d.Policy]; p != nil {
 		p.giveBack(now.slot, d)
 	}
 	c.mu.Unlock()
-	for outcome := range d.Rules() {
-		c.top.ObserveRule(d, &outcome)
-	}
+	c.top.Observe(d)
 }
 
 // giveBack counts a return. If its key is the fullest one of a rule in this slot, the share
@@ -259,7 +255,7 @@ func (p *policy) rule(name string) *rule {
 
 // mode counts a decision of a mode.
 func (c *collector) mode(now moment, mode int) {
-	if mode >= modes {
+	if mode >= modes { // of a store that is not ours
 		return
 	}
 	m := &c.modes[now.slot%keptHour]

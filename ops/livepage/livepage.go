@@ -16,7 +16,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/routelimit/limit"
@@ -121,36 +121,31 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	name := path.Base("x" + r.URL.Path)
-	if strings.HasSuffix(r.URL.Path, "/") {
-		name = ""
-	}
+	_, name := path.Split("x" + r.URL.Path)
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
 	_, change := p.changes()[name]
 	switch {
+	case change && r.Method != http.MethodPost:
+		h.Set("Allow", http.MethodPost)
+		answer(w, nil, problemf(http.StatusMethodNotAllowed, "method %s: use POST", r.Method))
 	case change:
-		p.change(w, r, v, name)
+		said, err := p.change(w, r, v, name)
+		answer(w, map[string]string{"done": said}, err)
 	case !read:
-		w.Header().Set("Allow", "GET, HEAD")
-		fail(w, http.StatusMethodNotAllowed, "method %s: use GET", r.Method)
+		h.Set("Allow", "GET, HEAD")
+		answer(w, nil, problemf(http.StatusMethodNotAllowed, "method %s: use GET", r.Method))
 	case name == "events":
 		p.events(w, r, v)
 	case name == "peek":
-		p.peek(w, r, v)
-	case name == "":
-		p.file(w, r, "index.html")
-	case path.Ext(name) == ".css" || path.Ext(name) == ".js" || path.Ext(name) == ".svg":
-		p.file(w, r, name)
+		found, err := p.peek(r)
+		answer(w, found, err)
+	case name == "", slices.Contains([]string{".css", ".js", ".svg"}, path.Ext(name)):
+		http.ServeFileFS(w, r, files, "page/"+cmp.Or(name, "index.html"))
 	case path.Ext(name) == "":
 		slash(w, r)
 	default:
 		http.NotFound(w, r)
 	}
-}
-
-// file answers with one of the files of the page.
-func (p *page) file(w http.ResponseWriter, r *http.Request, name string) {
-	http.ServeFileFS(w, r, files, "page/"+name)
 }
 
 // slash redirects to the same path with a slash at the end, so that the paths in the

@@ -11,33 +11,31 @@ import (
 	"github.com/routelimit/limit/operate"
 )
 
-// peek answers with the state of a key of a rule.
-func (p *page) peek(w http.ResponseWriter, r *http.Request, _ viewer) {
-	if !sameOrigin(w, r) {
-		return
+// peek returns the state of a key of a rule.
+func (p *page) peek(r *http.Request) (found map[string]any, err error) {
+	if err := sameOrigin(r); err != nil {
+		return nil, err
 	}
 	v := r.URL.Query()
 	a := &action{Policy: v.Get("policy"), Rule: v.Get("rule"), Key: v.Get("key"), ID: v.Get("id")}
 	if err := p.resolve(a, "peek"); err != nil {
-		p.failed(w, a, err)
-		return
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), actionTimeout)
 	defer cancel()
 	d, err := operate.Peek(ctx, p.limiter, a.Policy, a.Rule, a.key, v.Get("plan"))
 	if err != nil {
-		p.failed(w, a, err)
-		return
+		return nil, p.shown(a, err)
 	}
 	stats, rule := operate.ReadStats(p.limiter), p.rule(a.Policy, a.Rule)
-	found := map[string]any{"limit": d.Limit, "capacity": d.Capacity}
+	found = map[string]any{"limit": d.Limit, "capacity": d.Capacity}
 	if stats.Unavailable { // how full the quota is, is not known
 		found["words"] = aloneWords(&d, rule.OnStoreError)
-	} else {
-		found["remaining"], found["used"] = d.Remaining, round(usedShare(&d))
-		found["words"] = peekWords(&d) + p.accountWords(ctx, a, v.Get("plan")) + doubtWords(&stats, rule, d.Window)
+		return found, nil
 	}
-	answer(w, http.StatusOK, found)
+	found["remaining"], found["used"] = d.Remaining, round(usedShare(&d))
+	found["words"] = peekWords(&d) + p.accountWords(ctx, a, v.Get("plan")) + doubtWords(&stats, rule, d.Window)
+	return found, nil
 }
 
 // aloneWords says what the next request meets while the store is unavailable.

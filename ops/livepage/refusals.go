@@ -49,12 +49,12 @@ type refusing struct {
 	keyLength          int
 }
 
-func (l *refusals) add(d *limit.Decision, policy string, since time.Duration, banned netip.Addr) {
+func (l *refusals) add(d *limit.Decision, since time.Duration, banned netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last++
 	e := &l.entries[l.last%keptRefusals]
-	e.number, e.since, e.policy = l.last, since, policy
+	e.number, e.since, e.policy = l.last, since, d.Policy
 	e.outcome, e.mode, e.retryAfter, e.banned, e.count = d.Outcome(), d.Mode.String(), d.RetryAfter, banned, 0
 	for rule := range d.Rules() {
 		if rule.Allowed || rule.Shadow || rule.Marked {

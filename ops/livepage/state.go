@@ -112,20 +112,13 @@ func (p *page) view(q query) []byte {
 
 // totals are what all views of a second share.
 type totals struct {
-	state state // without policies and keys
-	rows  []total
+	state state       // without policies and keys
+	rows  []policyRow // with the counts by which they are sorted: see collector.row
 	sets  map[string][]limit.RuleSet
 	idle  map[string]int // routes without a request yet, by the text of their sets
 	now   moment
 	start time.Time               // of the collector, on the wall clock of now
 	keys  map[query][]topkeys.Key // by policy and order
-}
-
-// A total is the counts of a policy, by which policies are sorted.
-type total struct {
-	name              string
-	admitted, refused int64
-	full              float32
 }
 
 func (p *page) total(now moment) *totals {
@@ -157,28 +150,28 @@ func (p *page) total(now moment) *totals {
 // state returns what a query asks for.
 func (p *page) state(t *totals, q query) *state {
 	s := t.state
-	var matching []total
+	var matching []policyRow
 	for _, row := range t.rows {
-		if strings.Contains(strings.ToLower(row.name), q.text) {
+		if strings.Contains(strings.ToLower(row.Name), q.text) {
 			matching = append(matching, row)
 		}
 	}
-	slices.SortFunc(matching, func(a, b total) int {
+	slices.SortFunc(matching, func(a, b policyRow) int {
 		var by int
 		switch q.sort {
 		case "refused":
-			by = cmp.Or(cmp.Compare(b.refused, a.refused), cmp.Compare(b.admitted, a.admitted))
+			by = cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Admitted, a.Admitted))
 		case "requests":
-			by = cmp.Compare(b.admitted+b.refused, a.admitted+a.refused)
+			by = cmp.Compare(b.Admitted+b.Refused, a.Admitted+a.Refused)
 		case "full":
-			by = cmp.Compare(b.full, a.full)
+			by = cmp.Compare(b.Full, a.Full)
 		}
-		return cmp.Or(cmp.Compare(t.idle[a.name], t.idle[b.name]), by, strings.Compare(a.name, b.name))
+		return cmp.Or(cmp.Compare(t.idle[a.Name], t.idle[b.Name]), by, strings.Compare(a.Name, b.Name))
 	})
 	s.Policies.Total, s.Policies.Matching = len(t.rows), len(matching)
 	s.Policies.Offset = min(q.offset, len(matching))
 	matching = matching[s.Policies.Offset:]
-	row := func(of *total) policyRow { return p.collector.row(t, of) }
+	row := func(of *policyRow) policyRow { return p.collector.row(t, *of) }
 	s.Policies.Rows = rows(matching, q.limit, rowsBytes-periodBytes*max(0, len(s.Modes)-fewPeriods), row)
 	if len(s.Policies.Rows) == 0 && len(matching) > 0 {
 		s.Policies.Rows = []policyRow{row(&matching[0])} // the next page begins after it

@@ -41,7 +41,8 @@ func (p *page) me(v viewer) me {
 // the server shuts down. Viewers get it at the same moment, so that they share it. A
 // viewer that reads slowly misses states, and is dropped if it does not read at all.
 func (p *page) events(w http.ResponseWriter, r *http.Request, v viewer) {
-	if !sameOrigin(w, r) {
+	if err := sameOrigin(r); err != nil {
+		answer(w, nil, err)
 		return
 	}
 	if r.Method == http.MethodHead {
@@ -50,7 +51,7 @@ func (p *page) events(w http.ResponseWriter, r *http.Request, v viewer) {
 	replaced, ok := p.viewers.enter(v.id)
 	if !ok {
 		w.Header().Set("Retry-After", "10")
-		fail(w, http.StatusServiceUnavailable, "%d people look at this page: close one that is not needed", maxViewers)
+		answer(w, nil, problemf(http.StatusServiceUnavailable, "%d people look at this page: close one that is not needed", maxViewers))
 		return
 	}
 	defer p.viewers.leave(v.id, replaced)

@@ -44,13 +44,13 @@ func (c *collector) total(t *totals) {
 		}
 	}
 	for name, p := range c.policies {
-		row := total{name: name}
-		row.admitted, row.refused, row.full = p.counts.sum(now.slot)
+		row := policyRow{Name: name}
+		row.Admitted, row.Refused, row.Full = p.counts.sum(now.slot)
 		t.rows = append(t.rows, row)
 	}
 	for name := range t.sets {
 		if c.policies[name] == nil {
-			t.rows = append(t.rows, total{name: name})
+			t.rows = append(t.rows, policyRow{Name: name})
 		}
 	}
 	admitted, refused, _ := c.unlisted.sum(now.slot)
@@ -99,11 +99,10 @@ func periods(slots *[shownHour]int, from int64) []period {
 	return list
 }
 
-// row returns a policy with its rules, in the order of declaration.
-func (c *collector) row(t *totals, of *total) policyRow {
-	row := policyRow{Name: of.name, Idle: t.idle[of.name], Admitted: of.admitted, Refused: of.refused, Full: round(of.full),
-		Spark: make([][2]uint32, shownSlots), Rules: []ruleRow{}}
-	for _, set := range t.sets[of.name] {
+// row completes a policy by its rules, in the order of declaration.
+func (c *collector) row(t *totals, row policyRow) policyRow {
+	row.Idle, row.Full, row.Spark, row.Rules = t.idle[row.Name], round(row.Full), make([][2]uint32, shownSlots), []ruleRow{}
+	for _, set := range t.sets[row.Name] {
 		for _, r := range set.Rules() {
 			row.Rules = append(row.Rules, ruleRow{Name: r.Name, Text: textOf(r), Shadow: r.Shadow != nil,
 				Keyed: r.Key.String() != limit.Everyone.String(), Kind: kindOf(r)})
@@ -111,7 +110,7 @@ func (c *collector) row(t *totals, of *total) policyRow {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := c.policies[of.name]
+	p := c.policies[row.Name]
 	if p == nil {
 		return row
 	}
