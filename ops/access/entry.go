@@ -31,15 +31,44 @@ const (
 	byAgent
 )
 
+var errNoEntry = errors.New("access: no entry: write a prefix such as 10.0.0.0/8, an address, user or agent")
+
 // ParseEntry reads an entry in the form of a line of a list. The error is a [*ParseError],
 // or says that there is only a comment.
-func ParseEntry(text string) (Entry, error) {
-	e, found, wrong := parseEntry(text)
-	switch {
-	case wrong != nil:
-		return Entry{}, wrong
-	case !found:
-		return Entry{}, errors.New("access: no entry: write a prefix such as 10.0.0.0/8, an address, user or agent")
+func ParseEntry(line string) (e Entry, err error) {
+	words, err := split(line)
+	if err != nil {
+		return e, err
+	}
+	if len(words) == 0 {
+		return e, errNoEntry
+	}
+	arg := word{"", len(line), len(line)} // of user and agent
+	if len(words) > 1 {
+		arg = words[1]
+	}
+	last := 1
+	switch first := words[0]; line[first.at:first.end] {
+	case "user":
+		e = Entry{kind: byUser, text: arg.text}
+		if e.text == "" {
+			return Entry{}, errorAt(line, arg, "a user is missing: write one, such as user alice")
+		}
+	case "agent":
+		e = Entry{kind: byAgent, text: string(lower(make([]byte, 0, maxLine), arg.text))}
+		if len(e.text) < minAgent {
+			return Entry{}, errorAt(line, arg, fmt.Sprintf("an agent of less than %d characters is in the User-Agent of too many clients: "+
+				"write more of it, such as agent \"BadBot\"", minAgent))
+		}
+	default:
+		prefix, problem := parsePrefix(first.text)
+		if problem != "" {
+			return Entry{}, errorAt(line, first, problem)
+		}
+		e, last = Entry{kind: byPrefix, prefix: prefix}, 0
+	}
+	if len(words) > last+1 {
+		return Entry{}, errorAt(line, words[last+1], "more than one entry: write each on a line of its own, a text with blanks in quotes, and # before a comment")
 	}
 	return e, nil
 }
@@ -83,44 +112,6 @@ func (e Entry) Proxy(proxies limit.Proxies) netip.Prefix {
 
 // private are the IPv6 prefixes that every site may use as it likes.
 var private = [...]netip.Prefix{netip.MustParsePrefix("fc00::/7"), netip.MustParsePrefix("fe80::/10")}
-
-// parseEntry reads a line. It reports whether there is an entry.
-func parseEntry(line string) (e Entry, found bool, _ *ParseError) {
-	words, err := split(line)
-	if err != nil || len(words) == 0 {
-		return e, false, err
-	}
-	arg := word{"", len(line), len(line)} // of user and agent
-	if len(words) > 1 {
-		arg = words[1]
-	}
-	wrong := func(w word, format string, args ...any) (Entry, bool, *ParseError) {
-		return Entry{}, false, errorAt(line, w, fmt.Sprintf(format, args...))
-	}
-	last := 1
-	switch first := words[0]; line[first.at:first.end] {
-	case "user":
-		e = Entry{kind: byUser, text: arg.text}
-		if e.text == "" {
-			return wrong(arg, "a user is missing: write one, such as user alice")
-		}
-	case "agent":
-		e = Entry{kind: byAgent, text: string(lower(make([]byte, 0, maxLine), arg.text))}
-		if len(e.text) < minAgent {
-			return wrong(arg, "an agent of less than %d characters is in the User-Agent of too many clients: write more of it, such as agent \"BadBot\"", minAgent)
-		}
-	default:
-		prefix, problem := parsePrefix(first.text)
-		if problem != "" {
-			return wrong(first, "%s", problem)
-		}
-		e, last = Entry{kind: byPrefix, prefix: prefix}, 0
-	}
-	if len(words) > last+1 {
-		return wrong(words[last+1], "more than one entry: write each on a line of its own, a text with blanks in quotes, and # before a comment")
-	}
-	return e, true, nil
-}
 
 // parsePrefix reads a prefix or an address, or returns what is wrong with it.
 func parsePrefix(text string) (p netip.Prefix, problem string) {
@@ -178,7 +169,7 @@ type word struct {
 const blanks = " \t"
 
 // split returns the words of a line before a comment.
-func split(line string) (words []word, _ *ParseError) {
+func split(line string) (words []word, _ error) {
 	for at, c := range line {
 		if c != '\t' && unicode.IsControl(c) || c == utf8.RuneError && !strings.HasPrefix(line[at:], "\uFFFD") {
 			return nil, &ParseError{Column: column(line, at),
@@ -233,7 +224,7 @@ func (e *ParseError) Error() string {
 }
 
 // errorAt returns an error about a word of a line.
-func errorAt(line string, w word, problem string) *ParseError {
+func errorAt(line string, w word, problem string) error {
 	mark := excerpt.In(line[:w.at], excerpt.Start(line[w.at:w.end]))
 	return &ParseError{Column: column(line, w.at), Problem: problem, mark: &mark}
 }

@@ -117,7 +117,7 @@ func parse(text io.Reader) (*table, error) {
 			line = strings.TrimPrefix(line, "\ufeff") // as some editors write it
 		}
 		if err := t.addLine(line); err != nil {
-			err.Line = number
+			err.(*ParseError).Line = number
 			errs = append(errs, err)
 		}
 	}
@@ -134,10 +134,13 @@ func parse(text io.Reader) (*table, error) {
 	return t, errors.Join(errs...)
 }
 
-// addLine adds the entry of a line, if it has one.
-func (t *table) addLine(line string) *ParseError {
-	e, found, err := parseEntry(line)
-	if err != nil || !found {
+// addLine adds the entry of a line, if it has one. Its errors are of type [*ParseError].
+func (t *table) addLine(line string) error {
+	e, err := ParseEntry(line)
+	if err == errNoEntry {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	if problem := t.add(e); problem != "" {

@@ -77,10 +77,8 @@ func (t *table) remaining(c limit.Client) time.Duration {
 		}
 	}
 	if len(t.users) > 0 && longest != limit.Never {
-		if user := c.User(); user != "" {
-			if until, ok := t.users[user]; ok {
-				hold(until)
-			}
+		if until, ok := t.users[c.User()]; ok { // no entry is of the user ""
+			hold(until)
 		}
 	}
 	if len(t.agents.until) > 0 && longest != limit.Never {
