@@ -13,6 +13,7 @@
 package ginlimit
 
 import (
+	"io"
 	"net/http"
 	"strings"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/adapter"
 	"github.com/routelimit/limit/internal/patterns"
+	"github.com/routelimit/limit/throttle"
 )
 
 // A Limiter makes Gin middleware from rules. Make it with [New], and set its
@@ -142,3 +144,54 @@ func encoded(c *gin.Context) bool {
 	}
 	return false
 }
+
+// Mount registers the handlers in the fields of a struct, by their tags:
+//
+//	type API struct {
+//		Update gin.HandlerFunc `route:"POST /update" limit:"5/2s per ip; 1000/1m global"`
+//	}
+//
+// The paths are Gin's. See [limit.Limiter.Mount] for the tags. If anything is wrong
+// with the struct, Mount returns an error that lists everything that is wrong, and
+// registers nothing. It panics if Gin rejects a route, as router.Handle does.
+func (l *Limiter) Mount(router gin.IRouter, api any) error {
+	prefix := ""
+	if group, ok := router.(interface{ BasePath() string }); ok {
+		prefix = strings.TrimSuffix(group.BasePath(), "/")
+	}
+	return adapter.Mount(l.limiter, api, func(path string, rules limit.RuleSet) (gin.HandlerFunc, error) {
+		return l.handler(prefix+path, rules)
+	}, func(method, path string, h gin.HandlerFunc, limits ...gin.HandlerFunc) {
+		router.Handle(method, path, append(limits, h)...)
+	})
+}
+
+// Throttle returns middleware that slows the bodies of responses or requests to
+// the bytes that rules allow: see package throttle. It panics if the rules are
+// invalid. Options may be nil.
+func (l *Limiter) Throttle(rules limit.RuleSet, options *throttle.Options) gin.HandlerFunc {
+	slow, err := throttle.Bind(l.limiter, l.adapter(), rules, options)
+	if err != nil {
+		panic(err)
+	}
+	return func(c *gin.Context) {
+		slowed, r := slow(c.Writer, c.Request, c)
+		c.Request = r
+		if slowed != http.ResponseWriter(c.Writer) {
+			c.Writer = &writer{c.Writer, slowed}
+		}
+	}
+}
+
+// A writer is Gin's, but writes through another one around it.
+type writer struct {
+	gin.ResponseWriter
+	slowed http.ResponseWriter
+}
+
+func (w *writer) Write(p []byte) (int, error) { return w.slowed.Write(p) }
+
+func (w *writer) WriteString(s string) (int, error) { return io.WriteString(w.slowed, s) }
+
+// Unwrap is for http.ResponseController, and leads to the slowed writer.
+func (w *writer) Unwrap() http.ResponseWriter { return w.slowed }

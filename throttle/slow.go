@@ -42,7 +42,7 @@ func (t *Throttle) slow(w http.ResponseWriter, r *http.Request, decide decide) (
 	if down {
 		m := t.meter(r, decide)
 		m.most = unsentPermit
-		w = &slowWriter{response.Passthrough{ResponseWriter: w}, m}
+		w = &slowWriter{response.Pass(w), m}
 	}
 	if up {
 		m := t.meter(r, decide)

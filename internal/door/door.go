@@ -12,31 +12,12 @@ import (
 // it are initialized. Those name the types of package limit, which this package cannot:
 // they assert each function to its type once, when the program starts.
 var (
-	// Of package adapter:
-	Bind            any // func(*limit.Limiter, limit.RuleSet, *Place) (*limit.Policy, error)
-	Serve           any // func(*limit.Policy, http.ResponseWriter, *http.Request, Framework, *limit.Request) error
-	Decide          any // func(*limit.Policy, *http.Request, Framework, int64) (limit.Decision, error)
-	AnswerByOptions any // func(*limit.Policy, http.ResponseWriter, *http.Request, int, error) (answered bool)
+	Bind, Serve, Decide, AnswerByOptions, Functions any // of package adapter
 
-	Functions any // func(*limit.Limiter) rules.Functions
+	Engine, Proxies, Policies, Declared, Peek, Account, Reset, Key any // of package operate
+	Observe, Compared, Change, Lift, Check, Validate               any
 
 	Document func(status int, err error) []byte
-
-	// Of package operate:
-	Engine   any // func(*limit.Limiter) *engine.Engine
-	Proxies  any // func(*limit.Limiter) limit.Proxies
-	Policies any // func(*limit.Limiter) iter.Seq2[string, limit.RuleSet]
-	Declared any // func(*limit.Limiter) []string
-	Peek     any // func(_ *limit.Limiter, _ context.Context, policy, rule, key, plan string) (limit.RuleDecision, error)
-	Account  any // func(_ *limit.Limiter, _ context.Context, policy, rule, key, plan string) (core.Account, error)
-	Reset    any // func(_ *limit.Limiter, _ context.Context, policy, rule, key string) error
-	Key      any // func(_ *limit.Policy, rule string, keys map[string]string) (string, error)
-	Observe  any // func(*limit.Limiter, func(*http.Request, limit.Decision, error)) (stop func())
-	Compared any // func(limit.Decision) [][2]limit.RuleDecision
-	Change   any // func(*limit.Limiter, ...limit.RuleSet) error
-	Lift     any // func(*limit.Limiter) error
-	Check    any // func(*limit.Limiter, context.Context) error
-	Validate any // func(*limit.Limiter, limit.RuleSet) error
 )
 
 // A Framework is a request as the flow of package limit sees it, whatever the adapter.

@@ -12,7 +12,7 @@ import (
 )
 
 // Record returns a Recorder around w.
-func Record(w http.ResponseWriter) *Recorder { return &Recorder{Passthrough: Passthrough{w}} }
+func Record(w http.ResponseWriter) *Recorder { return &Recorder{Passthrough: Pass(w)} }
 
 // A Recorder remembers the status of a response, and calls functions once it has begun.
 // Handlers get its Writer. It is safe for concurrent use, as far as the writer below it

@@ -3,11 +3,156 @@
 package response
 
 import (
-	"bufio"
-	"net"
+	"io"
 	"net/http"
 	"time"
 )
+
+// A Full is a wrapper with every method that handlers ask a response writer for.
+type Full interface {
+	plain
+	flusher
+	http.Hijacker
+	closeNotifier
+	http.Pusher
+}
+
+type (
+	// plain is what a wrapper can do whatever is below it: a ReadFrom copies if need be,
+	// and an [http.ResponseController] tells an unsupported deadline by its error.
+	plain interface {
+		http.ResponseWriter
+		io.StringWriter
+		io.ReaderFrom
+		SetReadDeadline(time.Time) error
+		SetWriteDeadline(time.Time) error
+		EnableFullDuplex() error
+		Unwrap() http.ResponseWriter
+	}
+	flusher interface {
+		http.Flusher
+		FlushError() error
+	}
+	// closeNotifier is http.CloseNotifier, which is deprecated, and which Gin needs.
+	closeNotifier interface{ CloseNotify() <-chan bool }
+)
+
+// Offer returns a writer with the methods of w that the writer below it offers too, as
+// itself or by Unwrap. Handlers choose by these methods, and frameworks panic for want of
+// them: a method that only returns an error is worse than none.
+func Offer(w Full, below http.ResponseWriter) http.ResponseWriter {
+	const flushes, hijacks, notifies, pushes = 1, 2, 4, 8
+	offered := 0
+	for b := below; b != nil; {
+		switch b.(type) {
+		case http.Flusher, interface{ FlushError() error }:
+			offered |= flushes
+		}
+		if _, ok := b.(http.Hijacker); ok {
+			offered |= hijacks
+		}
+		u, ok := b.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			break
+		}
+		b = u.Unwrap()
+	}
+	if _, ok := below.(closeNotifier); ok {
+		offered |= notifies
+	}
+	if _, ok := below.(http.Pusher); ok {
+		offered |= pushes
+	}
+	switch offered {
+	case flushes:
+		return struct {
+			plain
+			flusher
+		}{w, w}
+	case hijacks:
+		return struct {
+			plain
+			http.Hijacker
+		}{w, w}
+	case flushes | hijacks:
+		return struct {
+			plain
+			flusher
+			http.Hijacker
+		}{w, w, w}
+	case notifies:
+		return struct {
+			plain
+			closeNotifier
+		}{w, w}
+	case flushes | notifies:
+		return struct {
+			plain
+			flusher
+			closeNotifier
+		}{w, w, w}
+	case hijacks | notifies:
+		return struct {
+			plain
+			http.Hijacker
+			closeNotifier
+		}{w, w, w}
+	case flushes | hijacks | notifies: // HTTP/1
+		return struct {
+			plain
+			flusher
+			http.Hijacker
+			closeNotifier
+		}{w, w, w, w}
+	case pushes: // http.TimeoutHandler
+		return struct {
+			plain
+			http.Pusher
+		}{w, w}
+	case flushes | pushes:
+		return struct {
+			plain
+			flusher
+			http.Pusher
+		}{w, w, w}
+	case hijacks | pushes:
+		return struct {
+			plain
+			http.Hijacker
+			http.Pusher
+		}{w, w, w}
+	case flushes | hijacks | pushes:
+		return struct {
+			plain
+			flusher
+			http.Hijacker
+			http.Pusher
+		}{w, w, w, w}
+	case notifies | pushes:
+		return struct {
+			plain
+			closeNotifier
+			http.Pusher
+		}{w, w, w}
+	case flushes | notifies | pushes: // HTTP/2
+		return struct {
+			plain
+			flusher
+			closeNotifier
+			http.Pusher
+		}{w, w, w, w}
+	case hijacks | notifies | pushes:
+		return struct {
+			plain
+			http.Hijacker
+			closeNotifier
+			http.Pusher
+		}{w, w, w, w}
+	case flushes | hijacks | notifies | pushes:
+		return w
+	}
+	return struct{ plain }{w}
+}
 
 // WithDefault calls answer with a writer that begins a response with the given
 // status unless answer calls WriteHeader.
@@ -21,32 +166,22 @@ func WithDefault(w http.ResponseWriter, status int, answer func(http.ResponseWri
 // A Passthrough is a response writer with the methods that handlers, and an
 // [http.ResponseController], ask for. One that the writer below does not have
 // returns [http.ErrNotSupported]. [Offer] hides those.
-type Passthrough struct{ http.ResponseWriter }
+type Passthrough struct {
+	http.ResponseWriter
+	http.ResponseController // of the writer, for Hijack, deadlines and full duplex
+}
+
+// Pass returns a Passthrough to w.
+func Pass(w http.ResponseWriter) Passthrough { return Passthrough{w, *http.NewResponseController(w)} }
 
 // Flush implements [http.Flusher].
-func (w Passthrough) Flush() { _ = w.FlushError() }
+func (w *Passthrough) Flush() { _ = w.FlushError() }
 
 // FlushError is Flush for an [http.ResponseController].
-func (w Passthrough) FlushError() error { return w.controller().Flush() }
-
-// Hijack implements [http.Hijacker].
-func (w Passthrough) Hijack() (net.Conn, *bufio.ReadWriter, error) { return w.controller().Hijack() }
-
-// SetReadDeadline is for an [http.ResponseController].
-func (w Passthrough) SetReadDeadline(deadline time.Time) error {
-	return w.controller().SetReadDeadline(deadline)
-}
-
-// SetWriteDeadline is for an [http.ResponseController].
-func (w Passthrough) SetWriteDeadline(deadline time.Time) error {
-	return w.controller().SetWriteDeadline(deadline)
-}
-
-// EnableFullDuplex is for an [http.ResponseController].
-func (w Passthrough) EnableFullDuplex() error { return w.controller().EnableFullDuplex() }
+func (w *Passthrough) FlushError() error { return w.ResponseController.Flush() }
 
 // Push implements [http.Pusher].
-func (w Passthrough) Push(target string, options *http.PushOptions) error {
+func (w *Passthrough) Push(target string, options *http.PushOptions) error {
 	if pusher, ok := w.ResponseWriter.(http.Pusher); ok {
 		return pusher.Push(target, options)
 	}
@@ -54,13 +189,9 @@ func (w Passthrough) Push(target string, options *http.PushOptions) error {
 }
 
 // CloseNotify implements http.CloseNotifier. The channel is nil without one below.
-func (w Passthrough) CloseNotify() <-chan bool {
+func (w *Passthrough) CloseNotify() <-chan bool {
 	if notifier, ok := w.ResponseWriter.(closeNotifier); ok {
 		return notifier.CloseNotify()
 	}
 	return nil
-}
-
-func (w Passthrough) controller() *http.ResponseController {
-	return http.NewResponseController(w.ResponseWriter)
 }

@@ -233,7 +233,8 @@ func TestThenAtOnce(t *testing.T) {
 type bare struct{ http.ResponseWriter }
 
 func TestNotSupported(t *testing.T) {
-	w := Passthrough{bare{httptest.NewRecorder()}}
+	pass := Pass(bare{httptest.NewRecorder()})
+	w := &pass
 	var (
 		_ http.Flusher  = w
 		_ http.Hijacker = w
