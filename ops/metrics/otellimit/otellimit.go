@@ -42,20 +42,16 @@ const scope = "github.com/routelimit/limit/ops/metrics/otellimit"
 // functions, the provider may report the counts of one alone. The error is that of the
 // provider.
 func Observe(provider metric.MeterProvider) (func(*http.Request, limit.Decision, error), error) {
-	to := &exporter{counters: make(map[*telemetry.Metric]*counters), histograms: make(map[*telemetry.Metric]metric.Float64Histogram)}
+	to := &exporter{counters: make(map[*telemetry.Metric]metric.Int64ObservableCounter), histograms: make(map[*telemetry.Metric]metric.Float64Histogram)}
 	var counting []metric.Observable
 	meter := provider.Meter(scope)
 	var errs []error
 	for _, m := range telemetry.OfDecisions {
 		var err error
-		switch m.Kind {
-		case telemetry.Counter:
-			c := &counters{of: make(map[attribute.Distinct]*counter)}
-			to.counters[m] = c
-			var counter metric.Int64ObservableCounter
-			counter, err = meter.Int64ObservableCounter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Help), metric.WithInt64Callback(c.report))
-			counting = append(counting, counter)
-		case telemetry.Histogram:
+		if m.Kind == telemetry.Counter {
+			to.counters[m], err = meter.Int64ObservableCounter(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Help))
+			counting = append(counting, to.counters[m])
+		} else {
 			to.histograms[m], err = meter.Float64Histogram(m.Name, metric.WithUnit(m.Unit), metric.WithDescription(m.Help),
 				metric.WithExplicitBucketBoundaries(m.Bounds...))
 		}
@@ -64,8 +60,7 @@ func Observe(provider metric.MeterProvider) (func(*http.Request, limit.Decision,
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	// Every counter, since a provider calls nothing for those that it drops.
-	if _, err := meter.RegisterCallback(to.used.report, counting...); err != nil {
+	if _, err := meter.RegisterCallback(to.report, counting...); err != nil {
 		return nil, err
 	}
 	observer := telemetry.NewObserver(to)
@@ -86,13 +81,41 @@ func describe(span trace.Span, d limit.Decision, err error) {
 
 // An exporter has the metrics of decisions. Its maps do not change.
 type exporter struct {
-	counters   map[*telemetry.Metric]*counters
+	counters   map[*telemetry.Metric]metric.Int64ObservableCounter
 	histograms map[*telemetry.Metric]metric.Float64Histogram
-	used       ratios
+
+	counts sync.Map // of *counter by counterID
+	mu     sync.Mutex
+	used   []ratio // only grows
+}
+
+// A counter is reported when the provider asks, since a synchronous instrument looks its
+// attributes up at each call.
+type counter struct {
+	of    *telemetry.Metric
+	set   attribute.Set
+	count atomic.Int64
+}
+
+type counterID struct {
+	of  *telemetry.Metric
+	set attribute.Distinct
+}
+
+// Inc implements [telemetry.Counting].
+func (c *counter) Inc() { c.count.Add(1) }
+
+// A ratio collects the values that a rule has in each decision: recording one takes longer than
+// all other metrics of a decision.
+type ratio struct {
+	*telemetry.Buckets
+	to *histogram
 }
 
 func (e *exporter) Counter(m *telemetry.Metric, values ...string) telemetry.Counting {
-	return e.counters[m].counter(attributes(m, values))
+	set := attributes(m, values)
+	known, _ := e.counts.LoadOrStore(counterID{m, set.Equivalent()}, &counter{of: m, set: set})
+	return known.(*counter)
 }
 
 func (e *exporter) Histogram(m *telemetry.Metric, values ...string) telemetry.Measuring {
@@ -100,40 +123,28 @@ func (e *exporter) Histogram(m *telemetry.Metric, values ...string) telemetry.Me
 }
 
 func (e *exporter) Buckets(m *telemetry.Metric, values ...string) *telemetry.Buckets {
-	return e.used.add(e.histogram(m, values))
+	r := ratio{telemetry.NewBuckets(m), e.histogram(m, values)}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.used = append(e.used, r)
+	return r.Buckets
 }
 
 func (e *exporter) histogram(m *telemetry.Metric, values []string) *histogram {
 	return &histogram{of: e.histograms[m], options: []metric.RecordOption{metric.WithAttributeSet(attributes(m, values))}}
 }
 
-// Ratios collect the values that each rule of each decision has, and record them when the
-// provider asks: recording one value takes longer than all other metrics of a decision.
-type ratios struct {
-	mu sync.Mutex
-	of []ratio // only grows
-}
-
-type ratio struct {
-	*telemetry.Buckets
-	to *histogram
-}
-
-func (r *ratios) add(to *histogram) *telemetry.Buckets {
-	b := telemetry.NewBuckets(telemetry.Used)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.of = append(r.of, ratio{b, to})
-	return b
-}
-
-// report records what was collected, until ctx ends.
-func (r *ratios) report(ctx context.Context, _ metric.Observer) error {
-	r.mu.Lock()
-	of := r.of
-	r.mu.Unlock()
-	for _, one := range of {
-		one.Drain(one.to.Observe, func() bool { return ctx.Err() == nil })
+// report reports the counts, and records what rules have collected, until ctx ends.
+func (e *exporter) report(ctx context.Context, to metric.Observer) error {
+	for _, known := range e.counts.Range {
+		c := known.(*counter)
+		to.ObserveInt64(e.counters[c.of], c.count.Load(), metric.WithAttributeSet(c.set))
+	}
+	e.mu.Lock()
+	used := e.used
+	e.mu.Unlock()
+	for _, r := range used {
+		r.Drain(r.to.Observe, func() bool { return ctx.Err() == nil })
 	}
 	return nil
 }
@@ -144,42 +155,6 @@ func attributes(m *telemetry.Metric, values []string) attribute.Set {
 		list[i] = attribute.String(m.Labels[i], value)
 	}
 	return attribute.NewSet(list...)
-}
-
-// Counters are one metric. They are counted here and reported when the provider asks,
-// since a synchronous instrument looks its attributes up at each call.
-type counters struct {
-	mu sync.Mutex
-	of map[attribute.Distinct]*counter
-}
-
-// A counter has the attributes of its count.
-type counter struct {
-	set   attribute.Set
-	count atomic.Int64
-}
-
-// Inc implements [telemetry.Counting].
-func (c *counter) Inc() { c.count.Add(1) }
-
-func (c *counters) counter(set attribute.Set) *counter {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	known := c.of[set.Equivalent()]
-	if known == nil {
-		known = &counter{set: set}
-		c.of[set.Equivalent()] = known
-	}
-	return known
-}
-
-func (c *counters) report(_ context.Context, to metric.Int64Observer) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, known := range c.of {
-		to.Observe(known.count.Load(), metric.WithAttributeSet(known.set))
-	}
-	return nil
 }
 
 // A histogram has the attributes of its values.

@@ -29,14 +29,12 @@ import (
 func Observe(registerer prometheus.Registerer) func(*http.Request, limit.Decision, error) {
 	to := &exporter{counters: make(map[*telemetry.Metric]*prometheus.CounterVec), histograms: make(map[*telemetry.Metric]*prometheus.HistogramVec)}
 	for _, m := range telemetry.OfDecisions {
-		switch m.Kind {
-		case telemetry.Counter:
+		switch {
+		case m.Kind == telemetry.Counter:
 			to.counters[m] = register(registerer, prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.Prom, Help: m.Help}, m.Labels))
-		case telemetry.Histogram:
-			if m == telemetry.Used {
-				to.used = register(registerer, newRatios(m))
-				continue
-			}
+		case m == telemetry.Used:
+			to.used = register(registerer, newRatios(m))
+		default:
 			to.histograms[m] = register(registerer, prometheus.NewHistogramVec(
 				prometheus.HistogramOpts{Name: m.Prom, Help: m.Help, Buckets: m.Bounds}, m.Labels))
 		}
