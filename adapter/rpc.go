@@ -6,10 +6,9 @@ import (
 	"net/url"
 )
 
-// RPCRequest returns a call of a remote procedure as a request, for
-// [Adapter.Serve]: a POST to the procedure, such as "/acme.v1.Books/Get". The
-// names in header are canonical, as net/http writes them. Peer is the address of
-// the client, "" if it has none.
+// RPCRequest returns a call of a remote procedure as a request, for [Adapter.Serve]: a POST to the
+// procedure, such as "/acme.v1.Books/Get". The names in header are canonical. Peer is the address of the
+// client, or "".
 func RPCRequest(ctx context.Context, procedure, peer string, header http.Header) *http.Request {
 	r := &http.Request{
 		Method:     http.MethodPost,
@@ -24,8 +23,8 @@ func RPCRequest(ctx context.Context, procedure, peer string, header http.Header)
 	return r.WithContext(ctx)
 }
 
-// A HeaderWriter is a response writer for protocols that write their responses
-// themselves: it keeps the header, and discards the rest.
+// A HeaderWriter is a response writer that keeps the header alone, for protocols that write their
+// responses.
 type HeaderWriter http.Header
 
 // Header implements [http.ResponseWriter].
@@ -36,7 +35,6 @@ func (HeaderWriter) WriteHeader(int) {}
 
 func (HeaderWriter) Write(p []byte) (int, error) { return len(p), nil }
 
-// rpcStatuses is the table of google/rpc/code.proto.
 var rpcStatuses = [...]int{
 	0:  http.StatusOK,                  // OK
 	1:  499,                            // canceled
@@ -57,10 +55,8 @@ var rpcStatuses = [...]int{
 	16: http.StatusUnauthorized,        // unauthenticated
 }
 
-// RPCStatus returns the HTTP status of a code of gRPC or Connect, for
-// [Adapter].Next and so for limit.Rule.Settle. The table is that of
-// google/rpc/code.proto: 401 for unauthenticated, 499 for canceled. Unknown codes
-// are 500.
+// RPCStatus returns the HTTP status of a code of gRPC or Connect by the table of google/rpc/code.proto, for
+// [Adapter].Next and limit.Rule.Settle: 401 for unauthenticated, 499 for canceled, 500 for unknown codes.
 func RPCStatus(code uint32) int {
 	if int64(code) < int64(len(rpcStatuses)) {
 		return rpcStatuses[code]

@@ -1,6 +1,5 @@
-// Package clientip finds the address of the client that sent a request: the
-// peer of the connection or, behind trusted proxies, an address that a
-// forwarding header names.
+// Package clientip finds the address of the client that sent a request: the peer of the connection or,
+// behind trusted proxies, an address that a forwarding header names.
 package clientip
 
 import (
@@ -12,8 +11,8 @@ import (
 	"strings"
 )
 
-// A Config says which forwarding headers count. Its fields are those of
-// limit.Proxies, which documents and validates them.
+// A Config says which forwarding headers count. Its fields are those of limit.Proxies, which documents
+// them.
 type Config struct {
 	Trusted    []netip.Prefix
 	Hops       int
@@ -29,9 +28,8 @@ const (
 	DefaultIPv6Prefix = 64
 )
 
-// Addr returns the address of the client that sent a request, or the zero Addr
-// if it has none. IPv4 addresses that are written as IPv6 are returned as IPv4,
-// and the others without their zone.
+// Addr returns the address of the client that sent a request, or the zero Addr if it has none: IPv4
+// addresses that are written as IPv6 as IPv4, and the others without their zone.
 func (c *Config) Addr(remoteAddr string, header http.Header) netip.Addr {
 	return c.client(remoteAddr, header).client()
 }
@@ -45,12 +43,10 @@ func (c *Config) Key(remoteAddr string, header http.Header) string {
 	return c.client(remoteAddr, header).key(c.IPv6Prefix)
 }
 
-// Parse returns the address of a client, from a text with or without a port: the zero
-// Addr if it is none.
+// Parse returns the address of a client, from a text with or without a port: the zero Addr if it is none.
 func Parse(text string) netip.Addr { return parseAddress(text).client() }
 
-// Key returns the key of an address with or without a port, or "" if the text
-// is not an address.
+// Key returns the key of an address with or without a port, or "" if the text is not an address.
 func Key(text string, ipv6Prefix int) string {
 	if v4 := ipv4Of(text); v4 != "" {
 		return v4

@@ -69,9 +69,8 @@ var Codes = []string{SecondRoute, ChargedTwice, NoRoute, UntrustedProxy, NoPathV
 // Every is the least time between two lines of one kind.
 const Every = time.Minute
 
-// A Throttle limits a log line to one per interval. The zero Throttle is ready
-// to use, and safe for concurrent use. Callers make the line only when it is
-// due, since they are on the path of a request.
+// A Throttle limits a log line to one per interval. The zero Throttle is ready to use, and safe for
+// concurrent use. Callers make the line only when it is due, since they are on the path of a request.
 type Throttle struct {
 	last    atomic.Pointer[time.Time]
 	skipped atomic.Int64

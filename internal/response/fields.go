@@ -13,8 +13,8 @@ var (
 	NoSniff     = []string{"nosniff"}
 )
 
-// Fields sets header fields of one response. It cuts their values from one text, which must
-// not change afterward.
+// Fields sets header fields of one response. It cuts their values from one text, which must not change
+// afterward.
 type Fields struct {
 	Header http.Header
 	Values []string // room for them
@@ -33,8 +33,7 @@ func (f *Fields) End(name string, before []string) (value string) {
 	return value
 }
 
-// Quota sets three fields of a quota: Limit, Remaining and Reset, between two parts of their
-// names.
+// Quota sets three fields of a quota: Limit, Remaining and Reset, between two parts of their names.
 func (f *Fields) Quota(before, behind string, limit, left int64, reset string) {
 	f.Text = strconv.AppendInt(f.Text, limit, 10)
 	f.End(http.CanonicalHeaderKey(before+"Limit"+behind), nil)

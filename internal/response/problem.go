@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// A Problem is the problem details document (RFC 9457) of a request that is refused or could
-// not be decided, with the types and the member of draft-ietf-httpapi-ratelimit-headers-11.
-// It does not name the cause of a failure.
+// A Problem is the problem details document (RFC 9457) of a request that is refused or could not be
+// decided, with the types and the member of draft-ietf-httpapi-ratelimit-headers-11. It does not name the
+// cause of a failure.
 type Problem struct {
 	Status  int
 	Refused bool   // by rules, and not since the store is unavailable

@@ -154,8 +154,8 @@ func Offer(w Full, below http.ResponseWriter) http.ResponseWriter {
 	return struct{ plain }{w}
 }
 
-// WithDefault calls answer with a writer that begins a response with the given
-// status unless answer calls WriteHeader.
+// WithDefault calls answer with a writer that begins a response with a status unless answer calls
+// WriteHeader.
 func WithDefault(w http.ResponseWriter, status int, answer func(http.ResponseWriter)) {
 	r := Record(w)
 	r.SetStatus(status)
@@ -163,9 +163,8 @@ func WithDefault(w http.ResponseWriter, status int, answer func(http.ResponseWri
 	r.Begin()
 }
 
-// A Passthrough is a response writer with the methods that handlers, and an
-// [http.ResponseController], ask for. One that the writer below does not have
-// returns [http.ErrNotSupported]. [Offer] hides those.
+// A Passthrough is a response writer with the methods that handlers, and an [http.ResponseController], ask
+// for. One that the writer below does not have returns [http.ErrNotSupported]. [Offer] hides those.
 type Passthrough struct {
 	http.ResponseWriter
 	http.ResponseController // of the writer, for Hijack, deadlines and full duplex

@@ -15,8 +15,8 @@ import (
 // MaxInstance is how many bytes an instance's name has at most.
 const MaxInstance = 64
 
-// Instance returns a name for this process: that of the host, with the process id if that
-// is not 1, such as "web-3/4711".
+// Instance returns a name for this process: the host, with the process id if that is not 1, such as
+// "web-3/4711".
 func Instance() string {
 	host, _ := os.Hostname()
 	host = cmp.Or(host, "unknown")
@@ -26,8 +26,8 @@ func Instance() string {
 	return host[:min(len(host), MaxInstance)]
 }
 
-// Method returns the method of a request: "" outside HTTP, and OTHER for one that is not
-// standard, since clients choose it, of any length.
+// Method returns the method of a request: "" outside HTTP, and OTHER for what clients invent, of any
+// length.
 func Method(r *http.Request) string {
 	if r == nil {
 		return ""
@@ -35,8 +35,7 @@ func Method(r *http.Request) string {
 	return door.KnownMethod(cmp.Or(r.Method, http.MethodGet))
 }
 
-// Milliseconds rounds up, so that a client that waits so long is not early. It returns -1
-// for [limit.Never].
+// Milliseconds rounds up, so that a client that waits so long is not early. It is -1 for [limit.Never].
 func Milliseconds(d time.Duration) int64 {
 	if d == limit.Never {
 		return -1

@@ -155,8 +155,8 @@ func verdict(pair *operate.Comparison) string {
 	return "both_refuse"
 }
 
-// inc counts, and makes the counter at the first event: a rule that never refuses has
-// no counter of refusals.
+// inc counts, and makes the counter at the first event: a rule that never refuses has no counter of
+// refusals.
 func (o *Observer) inc(at *atomic.Pointer[Counting], m *Metric, policy, label, mode string) {
 	c := at.Load()
 	if c == nil {
@@ -192,8 +192,8 @@ func (o *Observer) policy(name string) *policy {
 	return p
 }
 
-// rule returns the metrics of a rule. Rules of one policy change their index when the
-// program changes the policy.
+// rule returns the metrics of a rule. Rules of a policy change their index when the program changes the
+// policy.
 func (p *policy) rule(o *Observer, i int, name string) *rule {
 	seen := *p.rules.Load()
 	if i < len(seen) && seen[i].name == name {

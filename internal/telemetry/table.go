@@ -32,8 +32,7 @@ type Metric struct {
 	Bounds []float64 // upper bounds of the buckets of a histogram
 }
 
-// Values has the values of the labels that do not name a policy or a rule. Policies and
-// rules are words of the program: clients choose no label.
+// Values has the values of the labels that do not name a policy or a rule. Clients choose no label.
 var Values = map[string][]string{
 	"result":  results[:],
 	"mode":    modes(),
@@ -117,8 +116,8 @@ var (
 	OfLimiters  = []*Metric{Waiters, Unavailable, Blocked, Outages, Owed, Paid, Reserved, Settled, Forgiven, HoldsEnded, Unheld}
 )
 
-// Limiters is a set of limiters whose metrics are added up. The zero Limiters is empty
-// and ready to use. It is safe for concurrent use.
+// Limiters is a set of limiters whose metrics are added up. The zero Limiters is empty. It is safe for
+// concurrent use.
 type Limiters struct {
 	mu   sync.Mutex
 	list []*limit.Limiter

@@ -87,7 +87,6 @@ func (e Entry) String() string {
 	return e.prefix.String()
 }
 
-// quoted returns a text as a list has it.
 func quoted(text string) string {
 	if q := strconv.Quote(text); q != `"`+text+`"` || strings.ContainsAny(text, blanks+"#") {
 		return q
@@ -95,8 +94,7 @@ func quoted(text string) string {
 	return text
 }
 
-// IsUser reports whether the entry is of a user, which only a limiter that knows users
-// can match.
+// IsUser reports whether the entry is of a user, which only a limiter that knows users can match.
 func (e Entry) IsUser() bool { return e.kind == byUser }
 
 // Proxy returns the first trusted proxy that is among the clients of the entry, or the

@@ -22,15 +22,13 @@ const (
 	promised    = time.Second            // within which an instance has a change
 )
 
-// Watch follows the documents of a kind until ctx ends. It calls f with all of them, by
-// their names: before it returns, unless Redis cannot be read, and after each change
-// and each end of a document. Changes within half a second, or within the time of a call,
-// may share a call. f must neither keep nor change the map. It is not called concurrently
-// with itself.
+// Watch follows the documents of a kind until ctx ends. It calls f with all of them, by their names: before
+// it returns, unless Redis cannot be read, and after each change and each end of a document. Changes within
+// half a second, or within the time of a call, may share a call. f must neither keep nor change the map.
+// Calls of f do not overlap.
 //
-// The error is about the kind. Failures of Redis are logged, once each time, if they
-// delay a change by more than a second. So are documents that another program has
-// broken. Both leave what is known as it is.
+// The error is about the kind. Failures of Redis are logged, once each time, if they delay a change by more
+// than a second. So are documents that another program has broken. Both leave what is known as it is.
 func (c *Control) Watch(ctx context.Context, kind string, f func(map[string]Document)) error {
 	if err := validKind(kind); err != nil {
 		return err
@@ -41,9 +39,8 @@ func (c *Control) Watch(ctx context.Context, kind string, f func(map[string]Docu
 	return nil
 }
 
-// Read returns the documents that a kind has now, by their names. Where Watch waits a moment and
-// tries again later, Read has the timeouts of the client, and returns the error: it is for
-// commands, which look once.
+// Read returns the documents that a kind has now, by their names. Where Watch waits a moment and tries
+// again, Read has the timeouts of the client, and returns the error: it is for commands, which look once.
 func (c *Control) Read(ctx context.Context, kind string) (map[string]Document, error) {
 	if err := validKind(kind); err != nil {
 		return nil, err
@@ -98,8 +95,7 @@ func (w *watcher) next(took time.Duration) time.Duration {
 	return max(next, took, time.Millisecond)
 }
 
-// read reads what has changed, drops the documents that have ended, and calls f if
-// there is something new.
+// read reads what has changed, drops the documents that have ended, and calls f if there is something new.
 func (w *watcher) read(ctx context.Context) {
 	began := time.Now()
 	changed, err := w.fetch(ctx)
@@ -131,7 +127,6 @@ func (w *watcher) read(ctx context.Context) {
 	}
 }
 
-// dropEnded drops the documents that have ended, and reports whether there were any.
 func (w *watcher) dropEnded() (dropped bool) {
 	now := time.Now()
 	for name, d := range w.documents {
@@ -143,7 +138,6 @@ func (w *watcher) dropEnded() (dropped bool) {
 	return dropped
 }
 
-// fetch brings the documents up to date, as far as it can.
 func (w *watcher) fetch(ctx context.Context) (changed bool, err error) {
 	short, cancel := context.WithTimeout(ctx, pollTimeout)
 	version, err := w.poller.Get(short, w.names[0]).Result()
@@ -203,8 +197,8 @@ func (w *watcher) changes(ctx context.Context) (string, error) {
 	return version, nil
 }
 
-// all reads all documents. Those that change meanwhile are in the changes since the
-// version, which was read before.
+// all reads all documents. Those that change meanwhile are in the changes since the version, which was read
+// before.
 func (w *watcher) all(ctx context.Context, version string, now int64, local time.Time) error {
 	documents, invalid, err := w.scan(ctx, now, local)
 	if err != nil {
@@ -248,7 +242,6 @@ func (w *watcher) put(documents map[string]Document, name, text string, now int6
 	return true
 }
 
-// warn logs the invalid documents that were read.
 func (w *watcher) warn(invalid []string) {
 	if len(invalid) > 0 {
 		notice.Write(&w.log, notice.ControlInvalid, "control: invalid documents have no effect: write them again, or delete them", 0, "kind", w.kind,

@@ -34,7 +34,6 @@ type publisher struct {
 	events []Event
 }
 
-// A kind of decisions.
 type kind struct {
 	each   int64 // to publish in a second
 	credit int64 // tenths of one
@@ -133,8 +132,8 @@ func (k *kind) refill() {
 	k.credit %= ticks
 }
 
-// take returns the events of a tick, the oldest first, and how many were left out, and
-// begins the next one.
+// take begins the next tick, and returns the events of this one, the oldest first, and how many were left
+// out.
 func (p *publisher) take() (events []Event, missed [2]int64) {
 	p.mu.Lock()
 	events, p.events = p.events, nil
@@ -148,8 +147,7 @@ func (p *publisher) take() (events []Event, missed [2]int64) {
 	return events, missed
 }
 
-// send publishes events, with the number of those that were left out, and reports
-// whether Redis has them.
+// send publishes events, with how many were left out, and reports whether Redis has them.
 func (p *publisher) send(ctx context.Context, events []Event, missed [2]int64) bool {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()

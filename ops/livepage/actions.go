@@ -183,7 +183,6 @@ func (p *page) find(policy, rule string) (set limit.RuleSet, i int) {
 	return set, -1
 }
 
-// rule returns the rule of a name, or the zero Rule.
 func (p *page) rule(policy, rule string) (found limit.Rule) {
 	if set, i := p.find(policy, rule); i >= 0 {
 		found = set.Rules()[i]
@@ -191,8 +190,7 @@ func (p *page) rule(policy, rule string) (found limit.Rule) {
 	return found
 }
 
-// overrideOf returns the override of an action. The limit is that of another set, if the policy
-// is With it.
+// overrideOf returns the override of an action: of another set, if the policy is With it.
 func (p *page) overrideOf(a *action) overrides.Override {
 	o := overrides.Override{Policy: a.Policy, Rule: a.Rule, Key: a.key, Limit: a.Limit, Reason: a.Reason}
 	if set, i := p.find(a.Policy, a.Rule); i >= 0 {
@@ -268,7 +266,6 @@ func (p *page) name(a *action) string {
 	return "all requests"
 }
 
-// by returns the name that bans and overrides are kept with.
 func by(v viewer) string { return cmp.Or(excerpt(strings.TrimSpace(v.who), 200), "unknown") }
 
 func (a *action) forTime() string {

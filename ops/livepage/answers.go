@@ -26,8 +26,7 @@ func problemf(status int, format string, args ...any) error {
 	return &problem{status, fmt.Sprintf(format, args...)}
 }
 
-// shown returns an error of the limiter, of bans or of overrides as operators see it. Its text may
-// have the key, also in the form that it has in Redis.
+// shown returns an error of the limiter, of bans or of overrides as operators see it: it may have the key.
 func (p *page) shown(a *action, err error) error {
 	var network net.Error
 	var redis interface{ RedisError() }

@@ -31,9 +31,8 @@ const (
 	modes     = undecided + 1
 )
 
-// A collector counts decisions by the second and by slots of 10 seconds, under one lock
-// that is held for some tens of nanoseconds. Each entry of a ring names the time that it is
-// for, so that old ones need no cleaning.
+// A collector counts decisions by the second and by slots of 10 seconds, under one lock that is held for
+// some tens of nanoseconds. Each entry of a ring names its time, so that old ones need no cleaning.
 type collector struct {
 	limiter  *limit.Limiter // that decides
 	start    time.Time
@@ -48,14 +47,13 @@ type collector struct {
 	modes    [keptHour]modeCount
 }
 
-// A count is how many requests were admitted and refused in a second or slot, whose number
-// is at, and the highest used share of any key.
+// A count is how many requests were admitted and refused in the second or slot at, and the highest used
+// share of a key.
 type count struct {
 	at, admitted, refused uint32
 	full                  float32
 }
 
-// add counts a request in a ring.
 func add(ring []count, at uint32, admitted bool) *count {
 	c := &ring[at%uint32(len(ring))]
 	if c.at != at {
@@ -69,7 +67,6 @@ func add(ring []count, at uint32, admitted bool) *count {
 	return c
 }
 
-// counts are those of the last slots.
 type counts [keptSlots]count
 
 // sum returns the counts of the last shownSlots, and the highest share of the last two.
@@ -92,7 +89,6 @@ type modeCount struct {
 	counts [modes]uint32
 }
 
-// A policy has the counts of one policy and its rules.
 type policy struct {
 	counts    counts
 	givenBack *counts // of the admitted requests, those that were given back; nil before the first
@@ -113,8 +109,7 @@ func newCollector(limiter *limit.Limiter) *collector {
 		top: topkeys.New(&topkeys.Options{Keys: trackedKeys, Rules: trackedRules})}
 }
 
-// A moment is a time of a collector. Its numbers begin with 1, since an empty entry of a
-// ring has 0.
+// A moment is a time of a collector. Its numbers begin with 1, since an empty entry of a ring has 0.
 type moment struct{ second, slot uint32 }
 
 func at(since time.Duration) moment {
@@ -164,7 +159,6 @@ func (c *collector) observe(r *http.Request, d limit.Decision, err error) {
 	}
 }
 
-// policy returns the policy of a name, or nil beyond maxPolicies.
 func (c *collector) policy(name string) *policy {
 	p := c.policies[name]
 	if p == nil && len(c.policies) < maxPolicies {
@@ -174,7 +168,6 @@ func (c *collector) policy(name string) *policy {
 	return p
 }
 
-// count counts a decision for its policy and rules.
 func (c *collector) count(p *policy, now moment, d *limit.Decision) {
 	total := add(p.counts[:], now.slot, d.Allowed)
 	asked := d.Mode < core.ModeLocal || d.Mode > core.ModeRefused // otherwise the store was not
@@ -207,7 +200,6 @@ func usedShare(outcome *limit.RuleDecision) float32 {
 	return 1
 }
 
-// givenBack counts an admitted request that was given back.
 func (c *collector) givenBack(now moment, d *limit.Decision) {
 	c.mu.Lock()
 	if p := c.policies[d.Policy]; p != nil {
@@ -243,7 +235,6 @@ func (p *policy) giveBack(slot uint32, d *limit.Decision) {
 	}
 }
 
-// rule returns the rule of a name, or nil.
 func (p *policy) rule(name string) *rule {
 	for _, u := range p.rules {
 		if u.name == name {
@@ -253,7 +244,6 @@ func (p *policy) rule(name string) *rule {
 	return nil
 }
 
-// mode counts a decision of a mode.
 func (c *collector) mode(now moment, mode int) {
 	if mode >= modes { // of a store that is not ours
 		return

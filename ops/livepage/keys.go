@@ -20,8 +20,8 @@ const (
 	keysRules = 4 // of a key in a row
 )
 
-// keys returns the keys with the most refusals, or those at or near their limits: one row for
-// a client, whatever rules have it as a key.
+// keys returns the keys with the most refusals or use: one row for a client, whatever rules have it as a
+// key.
 func (p *page) keys(t *totals, q query) []keyRow {
 	of := query{policy: q.policy, order: q.order}
 	top, ok := t.keys[of]
@@ -47,7 +47,6 @@ func (p *page) keys(t *totals, q query) []keyRow {
 	})
 }
 
-// top returns the first keys of all policies, or of one.
 func (p *page) top(of query) []topkeys.Key {
 	order := topkeys.ByRefusals
 	if of.order == "use" {
@@ -56,7 +55,6 @@ func (p *page) top(of query) []topkeys.Key {
 	return p.collector.top.TopOf(of.policy, order, keysRules*shownKeys)
 }
 
-// lists adds the bans and overrides.
 func (p *page) lists(t *totals) {
 	s := &t.state
 	s.Overrides = []override{}
@@ -111,7 +109,6 @@ func (p *page) bannedByRules(t *totals) (list []ban) {
 	return list
 }
 
-// lift takes a key that an operator has reset off the list.
 func (p *page) lift(of bannedKey) {
 	p.states.mu.Lock()
 	defer p.states.mu.Unlock()
@@ -132,9 +129,9 @@ func isBan(r limit.Rule) bool {
 // maxIDs is how many ids find their key: more than one state shows.
 const maxIDs = 4096
 
-// ids stand for texts that are not shown, such as hidden keys. They are made with a secret
-// of their own, so that nobody finds an address or a user by trying all of them. The last
-// maxIDs that were shown, and at most as many before, find their text again.
+// ids stand for texts that are not shown, such as hidden keys. They are made with a secret of their own, so
+// that nobody finds an address or a user by trying all of them. At least the last maxIDs that were shown
+// find their text again.
 type ids struct {
 	id           func(text string) string
 	mu           sync.Mutex
@@ -167,9 +164,8 @@ func (i *ids) find(id string) (text string, ok bool) {
 	return text, ok
 }
 
-// show returns a key as viewers see it, or its id instead. The same key has one id in all
-// policies, so that a client is recognized. A key that is not text has both, since JSON
-// cannot carry it back.
+// show returns a key as viewers see it, or its id instead, which is one in all policies, so that a client
+// is recognized. A key that is not text has both, since JSON cannot carry it back.
 func (p *page) show(key string) (shown, id string) {
 	switch {
 	case key == "":

@@ -1,12 +1,12 @@
-// Package livepage serves a page that shows what a limiter does now: how many requests
-// it admits and refuses, which rules refuse, which clients are at their limits, how
-// decisions are made while the store fails, and the last refusals in words.
+// Package livepage serves a page that shows what a limiter does now: how many requests it admits and
+// refuses, which rules refuse, which clients are at their limits, how decisions are made while the store
+// fails, and the last refusals in words.
 //
 //	mux.Handle("/limits/", livepage.Handler(limiter, nil))
 //
 // Operators look at one key of a rule, reset it, ban a client or change its limit. Without
-// [Options].Authorize, the page is served to this machine only, and needs a token, which
-// the program logs at its start. docs/live-page.md is the guide.
+// [Options].Authorize, the page is served to this machine only, and needs a token, which the program logs
+// at its start. docs/live-page.md is the guide.
 package livepage
 
 import (
@@ -38,46 +38,43 @@ const (
 
 // Options configures a Handler. The zero Options is ready to use.
 type Options struct {
-	// Authorize returns the name of the person who sends a request, and what the person
-	// may do. The name is shown on the page, and is kept with bans and overrides. The
-	// function must verify it. It is called for each request, and each minute while the page
-	// is open, so it can log who changes what. Nil makes each browser an Operator that has
-	// the Token, comes from a loopback address and asks for a loopback name. All other
-	// requests are refused.
+	// Authorize returns the name of the person who sends a request, which it must verify, and what the
+	// person may do. The name is shown on the page, and is kept with bans and overrides. The function is
+	// called for each request, and each minute while the page is open, so it can log who changes what. Nil
+	// makes each browser an Operator that has the Token, comes from a loopback address and asks for a
+	// loopback name, and refuses all other requests.
 	Authorize func(*http.Request) (who string, role Role)
 
-	// Token opens the page if Authorize is nil, at its address with ?token=… at the end. A
-	// cookie replaces it there. "" means a random one, which Handler logs. Handler panics if
-	// it is shorter than 22 characters, or has others than letters, digits, - and _.
+	// Token opens the page if Authorize is nil, at its address with ?token=… at the end, and moves into a
+	// cookie. "" means a random one, which Handler logs. Handler panics if it is shorter than 22
+	// characters, or has others than letters, digits, - and _.
 	Token string
 
 	// Log receives one line at level Info, with the random Token. Nil means [slog.Default].
 	Log *slog.Logger
 
-	// Name is the name of this instance on the page. "" means the name of the host and
-	// the process id, such as "web-3/4711".
+	// Name is the name of this instance on the page. "" means the host and the process id, such as
+	// "web-3/4711".
 	Name string
 
-	// HideKeys shows each key as a hash, which is another one after a restart. Operators
-	// act on the hashes. Entries of bans are hidden in the same way.
+	// HideKeys shows each key, and each entry of bans, as a hash, which is another one after a restart.
+	// Operators act on the hashes.
 	HideKeys bool
 
-	// Bans lets operators ban clients, and lists the banned ones. Nil means that the page
-	// cannot.
+	// Bans lets operators ban clients, and lists the banned ones. Nil means that the page cannot.
 	Bans *access.Bans
 
-	// Overrides lets operators change the limits of single keys, and lists them. Nil
-	// means that the page cannot.
+	// Overrides lets operators change the limits of single keys, and lists them. Nil means that the page
+	// cannot.
 	Overrides *overrides.Overrides
 }
 
 //go:embed page
 var files embed.FS
 
-// Handler returns the handler of the page. Mount it at a path with a slash at the end,
-// for all methods. It observes the limiter from now on, for as long as the limiter is
-// used, so make one for each limiter. It panics without a limiter and on an invalid Token. A
-// nil options means the zero Options.
+// Handler returns the handler of the page. Mount it at a path with a slash at the end, for all methods. It
+// observes the limiter from now on, for as long as the limiter is used, so make one for each limiter. It
+// panics without a limiter and on an invalid Token. A nil options means the zero Options.
 //
 // Observing costs each decision about as much as one in memory takes, and no
 // allocation. The memory is bounded: see docs/live-page.md.
@@ -93,7 +90,6 @@ func Handler(limiter *limit.Limiter, options *Options) http.Handler {
 	return p
 }
 
-// A page is a Handler.
 type page struct {
 	limiter   *limit.Limiter
 	options   Options
@@ -148,9 +144,8 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// slash redirects to the same path with a slash at the end, so that the paths in the
-// page lead to this handler. The path is the one that the client sees: middleware may
-// have cut a prefix off r.URL.
+// slash redirects to the same path with a slash at the end, so that the paths in the page lead to this
+// handler: the path that the client sees, from which middleware may have cut a prefix for r.URL.
 func slash(w http.ResponseWriter, r *http.Request) {
 	seen := r.URL
 	if u, err := url.ParseRequestURI(r.RequestURI); err == nil {

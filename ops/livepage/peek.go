@@ -11,7 +11,6 @@ import (
 	"github.com/routelimit/limit/operate"
 )
 
-// peek returns the state of a key of a rule.
 func (p *page) peek(r *http.Request) (found map[string]any, err error) {
 	if err := sameOrigin(r); err != nil {
 		return nil, err
@@ -83,7 +82,6 @@ func peekWords(d *limit.RuleDecision) string {
 	return words + " The quota is unused."
 }
 
-// accountWords says what the key owes and holds, if anything.
 func (p *page) accountWords(ctx context.Context, a *action, plan string) (words string) {
 	of, err := operate.Account(ctx, p.limiter, a.Policy, a.Rule, a.key, plan)
 	if err != nil {

@@ -21,15 +21,14 @@ const (
 	keptKey      = 128 // bytes of a key: resolvers hash longer ones
 )
 
-// refusals are the last refused requests. An entry has a copy of each key in place, since a
-// key may be part of a large header.
+// refusals are the last refused requests. An entry has copies of keys in place, since a key may be part of
+// a large header.
 type refusals struct {
 	mu      sync.Mutex
 	last    int64 // number of the last one, from 1
 	entries [keptRefusals]refusal
 }
 
-// A refusal is a refused request.
 type refusal struct {
 	number     int64
 	since      time.Duration // since the collector began
@@ -69,7 +68,6 @@ func (l *refusals) add(d *limit.Decision, since time.Duration, banned netip.Addr
 	}
 }
 
-// newest returns copies of the refusals, the newest first.
 func (l *refusals) newest() []refusal {
 	list := make([]refusal, 0, keptRefusals)
 	l.mu.Lock()
@@ -80,7 +78,6 @@ func (l *refusals) newest() []refusal {
 	return list
 }
 
-// refusalRow returns a refusal in words.
 func (p *page) refusalRow(t *totals, r *refusal) refusalRow {
 	row := refusalRow{Number: r.number, At: t.start.Add(r.since).UnixMilli(), Policy: r.policy, Outcome: r.outcome, Mode: r.mode,
 		Rules: []refusedKey{}}
@@ -107,7 +104,6 @@ func (p *page) refusalRow(t *totals, r *refusal) refusalRow {
 	return row
 }
 
-// bannedClient names the client of a request that a ban refused.
 func (p *page) bannedClient(addr netip.Addr) string {
 	if !addr.IsValid() {
 		return "The client"
@@ -127,8 +123,7 @@ func (t *totals) rule(policy, name string) (found limit.Rule) {
 	return found
 }
 
-// words says why a rule refuses a request. Of a rule that is gone, the declared one is the
-// zero Rule.
+// words says why a rule refuses a request. Of a rule that is gone, the declared one is the zero Rule.
 func (r *refusing) words(declared limit.Rule, key string) string {
 	who := ""
 	if key != "" {

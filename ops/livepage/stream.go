@@ -37,9 +37,9 @@ func (p *page) me(v viewer) me {
 	return m
 }
 
-// events sends the state at once and then each second, until the viewer disconnects or
-// the server shuts down. Viewers get it at the same moment, so that they share it. A
-// viewer that reads slowly misses states, and is dropped if it does not read at all.
+// events sends the state at once and then each second, until the viewer disconnects or the server shuts
+// down. Viewers get it at the same moment, so that they share it. One that reads slowly misses states, and
+// is dropped if it does not read at all.
 func (p *page) events(w http.ResponseWriter, r *http.Request, v viewer) {
 	if err := sameOrigin(r); err != nil {
 		answer(w, nil, err)
@@ -103,7 +103,6 @@ func (p *page) events(w http.ResponseWriter, r *http.Request, v viewer) {
 	}
 }
 
-// still reports whether the sender of a request is still the same viewer.
 func (p *page) still(r *http.Request, v viewer) bool {
 	if p.options.Authorize == nil {
 		return true
@@ -112,17 +111,16 @@ func (p *page) still(r *http.Request, v viewer) bool {
 	return who == v.who && min(role, Operator) == v.role
 }
 
-// untilNext returns how long until the next second begins.
 func (c *collector) untilNext() time.Duration {
 	return time.Second - time.Since(c.start)%time.Second
 }
 
-// servers are those that the page is on, of *http.Server, each with a channel. A server
-// that shuts down waits for its requests, so it must end the streams.
+// servers are those of the page, each with a channel: one that shuts down waits for its requests, so it
+// must end the streams.
 type servers struct{ sync.Map }
 
-// shutdown returns a channel that is closed when the server of a request shuts down, or
-// nil if that is unknown.
+// shutdown returns a channel that closes when the server of a request shuts down, or nil if that is
+// unknown.
 func (s *servers) shutdown(r *http.Request) <-chan struct{} {
 	server, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
 	if !ok {
@@ -144,8 +142,8 @@ const (
 	maxStreams = 8  // streams of one viewer
 )
 
-// viewers are the streams that are open. A viewer that opens too many loses its oldest
-// one, and never takes the place of a viewer with fewer.
+// viewers are the open streams. A viewer that opens too many loses its oldest one, and never takes the
+// place of a viewer with fewer.
 type viewers struct {
 	mu    sync.Mutex
 	open  map[string][]chan struct{} // by viewer, the oldest first
@@ -188,7 +186,6 @@ func (v *viewers) enter(id string) (replaced chan struct{}, ok bool) {
 	return replaced, true
 }
 
-// leave closes a stream, which may have been replaced.
 func (v *viewers) leave(id string, stream chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -8,8 +8,7 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// since returns when the collector was made, on the clock of now: that clock may have
-// been set since.
+// since returns when the collector was made, on the clock of now, which may have been set since.
 func (c *collector) since(wall time.Time) time.Time {
 	return wall.Round(0).Add(-time.Since(c.start))
 }
@@ -81,8 +80,8 @@ func modeWord(mode int) string {
 var worst = []int{int(core.ModeExempt), int(core.ModeBarred), int(core.ModeExact), int(core.ModeRemembered), int(core.ModeOverflow),
 	int(core.ModeLocal), int(core.ModeRefused), int(core.ModeAllowed), undecided}
 
-// periods merges slots into periods of one mode. Slots without a decision are in none. The
-// first slot begins at from.
+// periods merges slots, the first of which begins at from, into periods of one mode. Slots without a
+// decision are in none.
 func periods(slots *[shownHour]int, from int64) []period {
 	list := []period{}
 	for i, mode := range slots {
@@ -132,7 +131,6 @@ func (c *collector) row(t *totals, row policyRow) policyRow {
 	return row
 }
 
-// textOf returns a rule in the text grammar, without the name that follows from it.
 func textOf(r limit.Rule) string {
 	r.Name = ""
 	return r.String()

@@ -23,7 +23,6 @@ type name struct {
 
 type ruleName struct{ policy, rule string }
 
-// nameOf returns the name of an override.
 func nameOf(e *Override) (name, error) {
 	n := name{ruleName{e.Policy, e.Rule}, e.Key, e.Pattern != ""}
 	if n.pattern {
@@ -56,8 +55,8 @@ func nameOf(e *Override) (name, error) {
 // number of the alternative comes first. A single number may begin the name of a user.
 var cut = regexp.MustCompile(`^([0-9]+=)?([0-9]{1,3}(\.[0-9]{1,3}){1,3}|[0-9a-f]{4}(:[0-9a-f]{0,4})*:[0-9a-f]{1,4})$`)
 
-// document returns the name of the document of an override. Versions without patterns ignore
-// one with a star.
+// document returns the name of the document of an override. Versions without patterns ignore one with a
+// star.
 func (n *name) document() string {
 	text := strconv.Quote(n.policy) + " " + strconv.Quote(n.rule) + " " + strconv.Quote(n.key)
 	if n.pattern {
@@ -76,7 +75,6 @@ func read(document string) (e Override, n name, ok bool) {
 	return e, n, err == nil && problem == nil && n.document() == document
 }
 
-// known are the overrides of a moment.
 type known struct {
 	overrides map[name]*Override
 	prefixes  map[ruleName][]int // the lengths of the patterns of a rule, the longest first
@@ -90,8 +88,8 @@ func (k *known) add(n name, e *Override) {
 	}
 }
 
-// limit returns the limit of a key, or 0. Patterns cost one look-up for each of their lengths,
-// however many there are.
+// limit returns the limit of a key, or 0. Patterns cost one look-up for each of their lengths, however many
+// they are.
 func (k *known) limit(n name) int64 {
 	if e, ok := k.overrides[n]; ok && !e.ended() {
 		return e.Limit

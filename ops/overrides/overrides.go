@@ -1,6 +1,5 @@
-// Package overrides raises or lowers the limits of single keys, or of all keys that begin with
-// a text, while a program runs: one customer's limit for a day, for example. All instances on
-// one Redis share them.
+// Package overrides raises or lowers the limits of single keys, or of all keys that begin with a text,
+// while a program runs: one customer's limit for a day, for example. All instances on one Redis share them.
 //
 //	rules := limit.Named("api", limit.PerUser(time.Hour, 1000), limit.PerIP(time.Minute, 60))
 //	o := overrides.New(ctx, control.New(client, nil), &overrides.Options{
@@ -17,9 +16,9 @@
 //
 // Take the key from operate.Key: the key of an IPv6 client, for example, is its /64.
 //
-// Decisions look up overrides in memory, so each decision is still one call to the
-// store. A change reaches each instance within a second. While Redis is unavailable, the
-// known overrides stay in force until they end; see package control.
+// Decisions look up overrides in memory, so each is still one call to the store. A change reaches each
+// instance within a second. While Redis is unavailable, the known overrides stay in force until they end;
+// see package control.
 package overrides
 
 import (
@@ -53,8 +52,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Overrides are limits of single keys and of patterns. Make them with [New]. They are safe
-// for concurrent use.
+// Overrides are limits of single keys and of patterns. Make them with [New]. They are safe for concurrent
+// use.
 type Overrides struct {
 	options Options
 	control *control.Control
@@ -68,11 +67,11 @@ type Override struct {
 	Rule   string // the name of the rule
 	Key    string // as operate.Key returns it; a star in it is a star
 
-	// Pattern, if not empty, stands in place of Key: "free-*" gives the limit to each key that
-	// begins with "free-". The override of a Key comes first, then that of the longest pattern.
-	// A pattern is only as safe as its keys: a client that chooses a key chooses its limit.
-	// Keys of more than 128 bytes are hashes, which no pattern matches: a client with such a key
-	// has the limit of the rule, also if that is the larger one.
+	// Pattern, if not empty, stands in place of Key: "free-*" gives the limit to each key that begins with
+	// "free-". The override of a Key comes first, then that of the longest pattern. A pattern is only as
+	// safe as its keys: a client that chooses a key chooses its limit. Keys of more than 128 bytes are
+	// hashes, which no pattern matches: a client with such a key has the limit of the rule, also if that is
+	// the larger one.
 	Pattern string
 
 	Limit int64 // units a window, from 1
@@ -91,9 +90,8 @@ const (
 	maxReason = 1000
 )
 
-// New returns the overrides of a Control, and follows them until ctx ends. A nil
-// options means the zero Options. If Redis is unavailable, there are none until it is
-// back, which the Control logs.
+// New returns the overrides of a Control, and follows them until ctx ends. Nil options mean the zero
+// Options. If Redis is unavailable, there are none until it is back, which the Control logs.
 func New(ctx context.Context, c *control.Control, options *Options) *Overrides {
 	o := &Overrides{options: *cmp.Or(options, new(Options)), control: c}
 	o.known.Store(new(known))
@@ -115,19 +113,18 @@ func Read(ctx context.Context, c *control.Control, options *Options) (*Overrides
 	return o, nil
 }
 
-// Set gives a key or a pattern a limit for a duration, and replaces the override that it has.
-// An override for limit.Never, the longest Duration, does not end. by says who sets it.
+// Set gives a key or a pattern a limit for a duration, and replaces the override that it has. An override
+// for limit.Never, the longest Duration, does not end. by says who sets it.
 //
-// The limit takes the place of limit.Rule.Limit. One that is too large for the algorithm
-// counts as the largest that the algorithm allows. To refuse all requests of a client,
-// see package access.
+// The limit takes the place of limit.Rule.Limit. One that is too large for the algorithm counts as the
+// largest that it allows. To refuse all requests of a client, see package access.
 //
-// Set cannot know whether requests have such a key, but refuses an IPv6 address for a
-// rule with the default name of a rule by address, such as per-ip-1m: its keys are
-// prefixes. It refuses names that [Options].Rules does not know.
+// Set cannot know whether requests have such a key, but refuses an IPv6 address for a rule with the default
+// name of a rule by address, such as per-ip-1m: its keys are prefixes. It refuses names that
+// [Options].Rules does not know.
 //
-// An error is about the arguments, or about Redis; then the override may have been
-// set. Set may be repeated.
+// An error is about the arguments, or about Redis; then the override may have been set. Set may be
+// repeated.
 func (o *Overrides) Set(ctx context.Context, e Override, d time.Duration, by string) error {
 	n, err := nameOf(&e)
 	switch {
@@ -157,8 +154,7 @@ func (o *Overrides) Set(ctx context.Context, e Override, d time.Duration, by str
 	return o.control.Put(ctx, kind, n.document(), text, d, by)
 }
 
-// isOtherPrefix reports whether a key is an IPv6 address or a prefix, but not in the
-// form of a key.
+// isOtherPrefix reports whether a key is an IPv6 address or a prefix, but not in the form of a key.
 func isOtherPrefix(key string) bool {
 	if ip, err := netip.ParseAddr(key); err == nil {
 		return ip.Is6()
@@ -167,7 +163,6 @@ func isOtherPrefix(key string) bool {
 	return err == nil && (p.Addr().Is4() || p.Masked().String() != key)
 }
 
-// value is the value of a document.
 type value struct {
 	Limit  int64  `json:"limit"`
 	Reason string `json:"reason,omitempty"`
@@ -211,13 +206,11 @@ func (o *Overrides) History(ctx context.Context) ([]control.Change, error) {
 	return o.control.History(ctx, kind)
 }
 
-// Limit returns the limit of a key, or 0 if it has no override. It is for
-// limit.Options.Override.
+// Limit returns the limit of a key, or 0 if it has no override. It is for limit.Options.Override.
 func (o *Overrides) Limit(policy, rule, key string) int64 {
 	return o.known.Load().limit(name{ruleName{policy, rule}, key, false})
 }
 
-// apply puts the overrides of a Control in force.
 func (o *Overrides) apply(documents map[string]control.Document) {
 	k, invalid := known{make(map[name]*Override, len(documents)), map[ruleName][]int{}}, 0
 	for document, d := range documents {

@@ -92,7 +92,6 @@ func (r *rule) givenBack(o *limit.RuleDecision) {
 	}
 }
 
-// usedPart returns the part of a capacity that is used.
 func usedPart(remaining, capacity int64) float64 {
 	if remaining >= capacity {
 		return 0
@@ -100,7 +99,6 @@ func usedPart(remaining, capacity int64) float64 {
 	return 1 - float64(max(0, remaining))/float64(capacity)
 }
 
-// advance sets the clock, in seconds.
 func (r *rule) advance(now int64) {
 	factor := r.aging.advance(now)
 	if factor == 1 {
@@ -121,8 +119,7 @@ func (r *rule) advance(now int64) {
 	}
 }
 
-// insert makes an entry for a key. The key is copied, since it may be a part of a long
-// text.
+// insert makes an entry for a key, which is copied, since it may be a part of a long text.
 func (r *rule) insert(key string) int32 {
 	key = strings.Clone(key)
 	var i int32
@@ -137,9 +134,8 @@ func (r *rule) insert(key string) int32 {
 	return i
 }
 
-// add adds to the count of entry i in one order. If the heap is full, the entry takes the
-// place of that with the lowest count, and its count: the entry may have counted as much
-// before.
+// add adds to the count of entry i in one order. If the heap is full, the entry takes the place of that
+// with the lowest count, and its count: the entry may have counted as much before.
 func (r *rule) add(order Order, i int32, weight float64) {
 	e, h := &r.entries[i], &r.heaps[order]
 	switch {

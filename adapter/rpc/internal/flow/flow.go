@@ -29,14 +29,12 @@ type Call struct {
 	Next    func(context.Context) error
 }
 
-// A Framework is what the adapters do not share. The codes of both frameworks are
-// those of google/rpc/code.proto.
+// A Framework is what the adapters do not share. Both have the codes of google/rpc/code.proto.
 type Framework struct {
 	// Code returns the code that clients see if a handler returns an error, or nil.
 	Code func(error) uint32
 
-	// Error returns an error that wraps err, which clients see as its code, text and
-	// details.
+	// Error returns an error that wraps err, which clients see as its code, text and details.
 	Error func(code uint32, details []proto.Message, err error) error
 
 	// Send sends the header of an answer. Nil means that the framework sends it.
@@ -104,7 +102,6 @@ func (undecided) Error() string { return "limit: the rate limiter is unavailable
 
 func (u undecided) Unwrap() error { return u.cause }
 
-// answer returns what is in the error of a call that was not admitted.
 func answer(c *Call, status int, cause error) (code uint32, details []proto.Message, err error) {
 	code, err = unavailable, undecided{cause}
 	if refused, ok := cause.(*limit.RefusedError); ok && refused.Decision.Mode != core.ModeRefused {
@@ -126,7 +123,6 @@ func answer(c *Call, status int, cause error) (code uint32, details []proto.Mess
 	return code, details, err
 }
 
-// quotaFailure names the rules that had no room.
 func quotaFailure(d limit.Decision) *errdetails.QuotaFailure {
 	failure := new(errdetails.QuotaFailure)
 	for r := range d.Rules() {
