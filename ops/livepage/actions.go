@@ -97,8 +97,7 @@ func (p *page) resolve(a *action, name string) error {
 		return nil
 	case a.ID == "":
 		return p.typed(a, name)
-	}
-	if a.Key != "" {
+	case a.Key != "":
 		return problemf(http.StatusBadRequest, "both key and id: send one of them")
 	}
 	var ok bool

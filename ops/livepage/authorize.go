@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/clientip"
 )
 
 // A viewer is the person who sends a request.
@@ -36,7 +37,7 @@ func (p *page) authorize(w http.ResponseWriter, r *http.Request) (v viewer, ok b
 		}
 		v.role = min(v.role, Operator)
 		if v.id = "who " + v.who; v.who == "" {
-			v.id = "address " + network(limit.Client{Request: r, Limiter: p.limiter}.IP())
+			v.id = "address " + clientip.Key(limit.Client{Request: r, Limiter: p.limiter}.IP().String(), clientip.DefaultIPv6Prefix)
 		}
 		return v, true
 	}
@@ -93,16 +94,6 @@ func sameOrigin(r *http.Request) error {
 			"a proxy before it must pass the Host header on", excerpt(r.Header.Get("Origin"), 100))
 	}
 	return nil
-}
-
-// network returns the part of an address that one client has: its /64 if it is IPv6.
-func network(ip netip.Addr) string {
-	if ip.Is6() {
-		if prefix, err := ip.Prefix(64); err == nil {
-			return prefix.String()
-		}
-	}
-	return ip.String()
 }
 
 // minToken is the length of 128 bits in base 64.

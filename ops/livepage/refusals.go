@@ -94,7 +94,11 @@ func (p *page) refusalRow(t *totals, r *refusal) refusalRow {
 	}
 	switch {
 	case r.mode == core.ModeBarred.String():
-		words = []string{p.bannedClient(r.banned) + " is banned" + until(r.retryAfter) + "."}
+		client := ""
+		if r.banned.IsValid() {
+			client = " " + cmp.Or(p.show(r.banned.String()))
+		}
+		words = []string{"The client" + client + " is banned" + until(r.retryAfter) + "."}
 	case r.mode == core.ModeRefused.String():
 		words = []string{"The store is unavailable, and a rule says to refuse requests meanwhile."} // the rules may have room
 	case len(words) == 0:
@@ -102,13 +106,6 @@ func (p *page) refusalRow(t *totals, r *refusal) refusalRow {
 	}
 	row.Words = strings.Join(words, " ")
 	return row
-}
-
-func (p *page) bannedClient(addr netip.Addr) string {
-	if !addr.IsValid() {
-		return "The client"
-	}
-	return "The client " + cmp.Or(p.show(addr.String()))
 }
 
 // rule returns the rule of a name, if the limiter still has it.

@@ -122,7 +122,7 @@ type totals struct {
 
 func (p *page) total(now moment) *totals {
 	wall := time.Now()
-	start := p.collector.since(wall)
+	start := wall.Round(0).Add(-time.Since(p.collector.start)) // on the clock of now, which may have been set since
 	stats := operate.ReadStats(p.limiter)
 	t := &totals{now: now, start: start, sets: map[string][]limit.RuleSet{}, idle: map[string]int{}, keys: map[query][]topkeys.Key{}, state: state{
 		At: wall.UnixMilli(), Instance: p.options.Name, Since: start.UnixMilli(), Unavailable: stats.Unavailable,

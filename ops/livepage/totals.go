@@ -2,24 +2,16 @@ package livepage
 
 import (
 	"math"
-	"time"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 )
-
-// since returns when the collector was made, on the clock of now, which may have been set since.
-func (c *collector) since(wall time.Time) time.Time {
-	return wall.Round(0).Add(-time.Since(c.start))
-}
 
 // total adds the counts to t, which has the sets of policies already.
 func (c *collector) total(t *totals) {
 	now, first := t.now, t.start.Unix()-1 // the time of second 0 of a ring
 	s := &t.state
 	s.Seconds = seconds{first + int64(now.second) - shownSeconds, make([]uint64, shownSeconds), make([]uint64, shownSeconds)}
-	counts := [modes]int64{}
-	hour := [shownHour]int{} // the worst mode of each slot, by its index in worst from 1; the last slot is going on
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, second := range c.seconds {
@@ -28,20 +20,7 @@ func (c *collector) total(t *totals) {
 			s.Seconds.Refused[shownSeconds-back] = uint64(second.refused)
 		}
 	}
-	for _, m := range c.modes {
-		back := now.slot - m.at
-		if m.at == 0 || back >= shownHour {
-			continue
-		}
-		for i, mode := range worst {
-			if m.counts[mode] > 0 {
-				hour[shownHour-1-back] = i + 1
-			}
-			if back < shownSlots {
-				counts[mode] += int64(m.counts[mode])
-			}
-		}
-	}
+	s.Modes, s.ModeCounts = c.lastHour(now.slot, first+1-slotSeconds)
 	for name, p := range c.policies {
 		row := policyRow{Name: name}
 		row.Admitted, row.Refused, row.Full = p.counts.sum(now.slot)
@@ -59,13 +38,6 @@ func (c *collector) total(t *totals) {
 		s.Now.Admitted += float64(s.Seconds.Admitted[i]) / last
 		s.Now.Refused += float64(s.Seconds.Refused[i]) / last
 	}
-	s.ModeCounts = map[string]int64{}
-	for mode, n := range counts {
-		if n > 0 {
-			s.ModeCounts[modeWord(mode)] = n
-		}
-	}
-	s.Modes = periods(&hour, first+1+(int64(now.slot)-shownHour)*slotSeconds)
 }
 
 func modeWord(mode int) string {
@@ -80,22 +52,31 @@ func modeWord(mode int) string {
 var worst = []int{int(core.ModeExempt), int(core.ModeBarred), int(core.ModeExact), int(core.ModeRemembered), int(core.ModeOverflow),
 	int(core.ModeLocal), int(core.ModeRefused), int(core.ModeAllowed), undecided}
 
-// periods merges slots, the first of which begins at from, into periods of one mode. Slots without a
-// decision are in none.
-func periods(slots *[shownHour]int, from int64) []period {
-	list := []period{}
-	for i, mode := range slots {
-		if mode == 0 {
+// lastHour merges slots into periods of their worst modes, and counts the decisions of each mode in the last shownSlots.
+// Slots without a decision are in no period. Slot 0 begins at from.
+func (c *collector) lastHour(now uint32, from int64) ([]period, map[string]int64) {
+	list, counts := []period{}, map[string]int64{}
+	for slot := now - min(now, shownHour) + 1; slot <= now; slot++ {
+		m, word := &c.modes[slot%keptHour], ""
+		if m.at != slot {
 			continue
 		}
-		begin, word := from+int64(i)*slotSeconds, modeWord(worst[mode-1])
+		for _, mode := range worst {
+			if n := m.counts[mode]; n > 0 {
+				word = modeWord(mode)
+				if slot+shownSlots > now {
+					counts[word] += int64(n)
+				}
+			}
+		}
+		begin := from + int64(slot)*slotSeconds
 		if n := len(list); n > 0 && list[n-1].To == begin && list[n-1].Mode == word {
-			list[n-1].To = begin + slotSeconds
-			continue
+			list[n-1].To += slotSeconds
+		} else {
+			list = append(list, period{word, begin, begin + slotSeconds})
 		}
-		list = append(list, period{word, begin, begin + slotSeconds})
 	}
-	return list
+	return list, counts
 }
 
 // row completes a policy by its rules, in the order of declaration.
@@ -103,7 +84,9 @@ func (c *collector) row(t *totals, row policyRow) policyRow {
 	row.Idle, row.Full, row.Spark, row.Rules = t.idle[row.Name], round(row.Full), make([][2]uint32, shownSlots), []ruleRow{}
 	for _, set := range t.sets[row.Name] {
 		for _, r := range set.Rules() {
-			row.Rules = append(row.Rules, ruleRow{Name: r.Name, Text: textOf(r), Shadow: r.Shadow != nil,
+			name := r.Name
+			r.Name = "" // which often follows from the text
+			row.Rules = append(row.Rules, ruleRow{Name: name, Text: r.String(), Shadow: r.Shadow != nil,
 				Keyed: r.Key.String() != limit.Everyone.String(), Kind: kindOf(r)})
 		}
 	}
@@ -129,11 +112,6 @@ func (c *collector) row(t *totals, row policyRow) policyRow {
 		}
 	}
 	return row
-}
-
-func textOf(r limit.Rule) string {
-	r.Name = ""
-	return r.String()
 }
 
 // kindOf says what the keys of a rule are: "ip", "user", "global" or "other".
