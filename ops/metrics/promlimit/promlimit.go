@@ -33,7 +33,7 @@ func Observe(registerer prometheus.Registerer) func(*http.Request, limit.Decisio
 		case m.Kind == telemetry.Counter:
 			to.counters[m] = register(registerer, prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.Prom, Help: m.Help}, m.Labels))
 		case m == telemetry.Used:
-			to.used = register(registerer, newRatios(m))
+			to.used = register(registerer, &ratios{metric: m, desc: prometheus.NewDesc(m.Prom, m.Help, m.Labels, nil)})
 		default:
 			to.histograms[m] = register(registerer, prometheus.NewHistogramVec(
 				prometheus.HistogramOpts{Name: m.Prom, Help: m.Help, Buckets: m.Bounds}, m.Labels))
@@ -113,30 +113,20 @@ func register[C prometheus.Collector](registerer prometheus.Registerer, c C) C {
 type ratios struct {
 	metric *telemetry.Metric
 	desc   *prometheus.Desc
-	mu     sync.Mutex
-	of     map[[2]string]*telemetry.Buckets // by the values of the labels
-}
-
-func newRatios(m *telemetry.Metric) *ratios {
-	return &ratios{metric: m, desc: prometheus.NewDesc(m.Prom, m.Help, m.Labels, nil), of: make(map[[2]string]*telemetry.Buckets)}
+	of     sync.Map // of *telemetry.Buckets by [2]string, the values of the labels
 }
 
 func (r *ratios) with(values [2]string) *telemetry.Buckets {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.of[values] == nil {
-		r.of[values] = telemetry.NewBuckets(r.metric)
-	}
-	return r.of[values]
+	buckets, _ := r.of.LoadOrStore(values, telemetry.NewBuckets(r.metric))
+	return buckets.(*telemetry.Buckets)
 }
 
 func (r *ratios) Describe(to chan<- *prometheus.Desc) { to <- r.desc }
 
 func (r *ratios) Collect(to chan<- prometheus.Metric) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for values, buckets := range r.of {
-		count, sum, upTo := buckets.Snapshot()
+	for key, buckets := range r.of.Range {
+		count, sum, upTo := buckets.(*telemetry.Buckets).Snapshot()
+		values := key.([2]string)
 		to <- prometheus.MustNewConstHistogram(r.desc, count, sum, upTo, values[:]...)
 	}
 }
