@@ -193,10 +193,10 @@ func (v *call[C]) Answer(w http.ResponseWriter, r *http.Request, status int, err
 	if a.SetStatus != nil {
 		a.SetStatus(v.context, status)
 	}
-	if answered, answer := v.answerByProgram(err); answer != nil || answered && !a.RPC {
-		return true, cmp.Or(answer, err)
-	}
+	answered, answer := v.answerByProgram(err)
 	switch {
+	case answer != nil || answered && !a.RPC:
+		return true, cmp.Or(answer, err)
 	case !a.RPC && answerByOptions(v.policy, w, r, status, err):
 		return true, err
 	case a.Answer != nil:

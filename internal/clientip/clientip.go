@@ -74,15 +74,12 @@ func (c *Config) forwarded(peer address, header http.Header) address {
 	case strings.EqualFold(c.Header, "Forwarded"):
 		return c.walk(peer, chain{lines: header["Forwarded"], nodes: true})
 	}
-	lines := header.Values(c.Header)
-	if len(lines) == 0 {
-		return peer
+	if lines := header.Values(c.Header); len(lines) > 0 {
+		if client := parseAddress(trimBlanks(lines[len(lines)-1])); client.ip.IsValid() {
+			return client
+		}
 	}
-	client := parseAddress(trimBlanks(lines[len(lines)-1]))
-	if !client.ip.IsValid() {
-		return peer
-	}
-	return client
+	return peer
 }
 
 // walk returns the client that a chain of proxies names. It reads from the

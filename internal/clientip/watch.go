@@ -42,13 +42,10 @@ func (w *Watch) Look(c *Config, remoteAddr string, header http.Header) (found Su
 		if len(header.Values(name)) == 0 && !w.silent.Swap(true) {
 			return SilentProxy, name
 		}
-		return Nothing, ""
-	}
-	if w.untrusted.Load() {
-		return Nothing, ""
-	}
-	if name = Forwarded(header); name != "" && !w.untrusted.Swap(true) {
-		return UntrustedProxy, name
+	} else if !w.untrusted.Load() {
+		if name = Forwarded(header); name != "" && !w.untrusted.Swap(true) {
+			return UntrustedProxy, name
+		}
 	}
 	return Nothing, ""
 }

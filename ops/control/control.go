@@ -21,7 +21,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -173,17 +172,16 @@ func (c *Control) History(ctx context.Context, kind string) ([]Change, error) {
 	changes := make([]Change, len(lines))
 	for i, line := range lines {
 		var said struct {
-			Name, By, At, Expires, Note string
-			Deleted                     bool
+			Name, By, Note string
+			At, Expires    int64 `json:",string"`
+			Deleted        bool
 		}
 		if err := json.Unmarshal([]byte(line), &said); err != nil {
 			return nil, fmt.Errorf("control: history of %s: an invalid entry: %w", kind, err)
 		}
-		at, _ := strconv.ParseInt(said.At, 10, 64)
-		expires, _ := strconv.ParseInt(said.Expires, 10, 64)
-		changes[i] = Change{Name: said.Name, By: said.By, At: time.UnixMilli(at), Deleted: said.Deleted, Note: said.Note}
-		if expires > 0 {
-			changes[i].Expires = time.UnixMilli(expires)
+		changes[i] = Change{Name: said.Name, By: said.By, At: time.UnixMilli(said.At), Deleted: said.Deleted, Note: said.Note}
+		if said.Expires > 0 {
+			changes[i].Expires = time.UnixMilli(said.Expires)
 		}
 	}
 	return changes, nil

@@ -165,11 +165,11 @@ func inWords(d time.Duration) string {
 
 // excerpt cuts a text from a client to at most so many bytes.
 func excerpt(text string, most int) string {
-	if len(text) <= most {
-		return strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) > most {
+		for most > 0 && !utf8.RuneStart(text[most]) {
+			most--
+		}
+		text = text[:most] + "…"
 	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return strings.ToValidUTF8(text[:most], "\uFFFD") + "…"
+	return strings.ToValidUTF8(text, "\uFFFD")
 }
