@@ -9,7 +9,7 @@ type heap []slot
 
 type slot struct {
 	count float64
-	entry int32
+	entry *entry
 }
 
 // The methods are those of container/heap; nothing is removed.
@@ -20,10 +20,10 @@ func (h *heap) Push(s any)        { *h = append(*h, s.(slot)) }
 func (h *heap) Pop() any          { panic("topkeys: a slot is never removed") }
 
 // lowest returns the entry with the lowest count, which is then the first.
-func (h *heap) lowest(entries []entry, order Order) int32 {
+func (h *heap) lowest(order Order) *entry {
 	for {
 		first := (*h)[0]
-		count := entries[first.entry].count[order]
+		count := first.entry.count[order]
 		if count <= first.count {
 			return first.entry
 		}
@@ -32,7 +32,7 @@ func (h *heap) lowest(entries []entry, order Order) int32 {
 }
 
 // replaceLowest puts an entry in the place of the first, and then where it belongs.
-func (h *heap) replaceLowest(count float64, entry int32) {
+func (h *heap) replaceLowest(count float64, entry *entry) {
 	(*h)[0] = slot{count, entry}
 	containers.Fix(h, 0)
 }

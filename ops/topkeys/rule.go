@@ -17,11 +17,10 @@ type rule struct {
 
 	mu      sync.Mutex
 	aging   aging
-	ahead   int64            // microseconds: the clock of this process before that of the decisions
-	index   map[string]int32 // of entries, by key
-	entries []entry
-	free    []int32 // entries without a key
-	heaps   [2]heap // by Order
+	ahead   int64 // microseconds: the clock of this process before that of the decisions
+	entries map[string]*entry
+	free    []*entry // to be used again
+	heaps   [2]heap  // by Order
 }
 
 // An entry is a key that is in at least one heap.
@@ -51,15 +50,14 @@ func (r *rule) observe(o *limit.RuleDecision, at time.Time, asked bool) {
 		}
 	}
 	weight := r.aging.weight
-	i, ok := r.index[o.Key]
-	if !ok {
+	e := r.entries[o.Key]
+	if e == nil {
 		if used == 0 && !refused {
 			r.mu.Unlock()
 			return
 		}
-		i = r.insert(o.Key)
+		e = r.insert(o.Key)
 	}
-	e := &r.entries[i]
 	e.requests += weight
 	e.last = last
 	switch {
@@ -73,10 +71,10 @@ func (r *rule) observe(o *limit.RuleDecision, at time.Time, asked bool) {
 		e.limit, e.remaining, e.capacity = o.Limit, o.Capacity, o.Capacity
 	}
 	if used > 0 {
-		r.add(ByUse, i, weight*used*used)
+		r.add(ByUse, e, weight*used*used)
 	}
 	if refused {
-		r.add(ByRefusals, i, weight)
+		r.add(ByRefusals, e, weight)
 	}
 	r.mu.Unlock()
 }
@@ -85,8 +83,7 @@ func (r *rule) observe(o *limit.RuleDecision, at time.Time, asked bool) {
 func (r *rule) givenBack(o *limit.RuleDecision) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if i, ok := r.index[o.Key]; ok {
-		e := &r.entries[i]
+	if e := r.entries[o.Key]; e != nil {
 		e.reset = e.last + o.ResetAfter.Microseconds()
 		e.limit, e.remaining, e.capacity = o.Limit, o.Remaining, o.Capacity
 	}
@@ -104,8 +101,7 @@ func (r *rule) advance(now int64) {
 	if factor == 1 {
 		return
 	}
-	for i := range r.entries {
-		e := &r.entries[i]
+	for _, e := range r.entries {
 		e.requests *= factor
 		for order := range e.count {
 			e.count[order] *= factor
@@ -120,41 +116,38 @@ func (r *rule) advance(now int64) {
 }
 
 // insert makes an entry for a key, which is copied, since it may be a part of a long text.
-func (r *rule) insert(key string) int32 {
-	key = strings.Clone(key)
-	var i int32
-	if n := len(r.free); n > 0 {
-		i, r.free = r.free[n-1], r.free[:n-1]
-		r.entries[i] = entry{key: key}
-	} else {
-		i = int32(len(r.entries))
-		r.entries = append(r.entries, entry{key: key})
+func (r *rule) insert(key string) *entry {
+	if len(r.free) == 0 {
+		r.free = append(r.free, new(entry))
 	}
-	r.index[key] = i
-	return i
+	last := len(r.free) - 1
+	e := r.free[last]
+	r.free = r.free[:last]
+	e.key = strings.Clone(key)
+	r.entries[e.key] = e
+	return e
 }
 
-// add adds to the count of entry i in one order. If the heap is full, the entry takes the place of that
+// add adds to the count of an entry in one order. If the heap is full, the entry takes the place of that
 // with the lowest count, and its count: the entry may have counted as much before.
-func (r *rule) add(order Order, i int32, weight float64) {
-	e, h := &r.entries[i], &r.heaps[order]
+func (r *rule) add(order Order, e *entry, weight float64) {
+	h := &r.heaps[order]
 	switch {
 	case e.in[order]:
 		e.count[order] += weight
 	case len(*h) < r.most:
 		e.in[order], e.count[order] = true, weight
-		containers.Push(h, slot{weight, i})
+		containers.Push(h, slot{weight, e})
 	default:
-		lowest := &r.entries[h.lowest(r.entries, order)]
+		lowest := h.lowest(order)
 		lost := lowest.count[order]
 		lowest.in[order], lowest.count[order], lowest.err[order] = false, 0, 0
 		if lowest.in == [2]bool{} {
-			gone := r.index[lowest.key]
-			delete(r.index, lowest.key)
+			delete(r.entries, lowest.key)
 			*lowest = entry{}
-			r.free = append(r.free, gone)
+			r.free = append(r.free, lowest)
 		}
 		e.in[order], e.count[order], e.err[order] = true, lost+weight, lost
-		h.replaceLowest(lost+weight, i)
+		h.replaceLowest(lost+weight, e)
 	}
 }

@@ -56,14 +56,13 @@ func (r *rule) keys(list []Key, order Order, now int64) []Key {
 	defer r.mu.Unlock()
 	now -= r.ahead
 	factor := r.aging.factor(now / 1e6)
-	for i := range r.entries {
-		e := &r.entries[i]
+	for _, e := range r.entries {
 		refused := e.count[ByRefusals] * factor
 		used := usedPart(e.remaining, e.capacity)
 		if now >= e.reset {
 			used = 0
 		}
-		if e.in == [2]bool{} || order == ByRefusals && refused < least || order == ByUse && used == 0 {
+		if order == ByRefusals && refused < least || order == ByUse && used == 0 {
 			continue
 		}
 		list = append(list, Key{

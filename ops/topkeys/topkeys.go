@@ -174,7 +174,7 @@ func (c *Counter) add(policy, name string) *rule {
 		c.full.Store(true)
 		return nil
 	}
-	r := &rule{policy: policy, name: name, most: c.options.Keys, clock: func() time.Time { return c.now() }, index: make(map[string]int32)}
+	r := &rule{policy: policy, name: name, most: c.options.Keys, clock: func() time.Time { return c.now() }, entries: make(map[string]*entry)}
 	c.rules = append(c.rules, r)
 	c.index.Store(ruleID{policy, name}, r)
 	return r
