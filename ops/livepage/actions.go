@@ -38,6 +38,8 @@ type action struct {
 
 	key   string        // that Key or ID names; "" of unban
 	lasts time.Duration // Seconds
+	rule  limit.Rule    // of Policy and Rule; the zero Rule if there is none
+	of    [2]string     // the policy and the rule that have its limit: of another set, if the policy is With it
 }
 
 func (p *page) changes() map[string]func(context.Context, viewer, *action) (said string, err error) {
@@ -92,6 +94,7 @@ func (p *page) resolve(a *action, name string) error {
 		a.lasts = limit.Never
 	}
 	a.key = a.Key
+	p.find(a)
 	switch {
 	case name == "ban" && a.ID == "", name == "unban": // whose keys and ids are those of entries
 		return nil
@@ -110,17 +113,16 @@ func (p *page) resolve(a *action, name string) error {
 // typed sets the key that requests have for a key that a person may have typed, such as a user or
 // an address. One that has an override is meant as it is.
 func (p *page) typed(a *action, name string) error {
-	r := p.rule(a.Policy, a.Rule)
-	if r.Name == "" {
+	if a.rule.Name == "" {
 		return nil // the action says which rules there are
 	}
-	if of := p.overrideOf(a); strings.HasSuffix(name, "override") && slices.ContainsFunc(p.options.Overrides.List(), func(o overrides.Override) bool {
+	if of := a.override(); strings.HasSuffix(name, "override") && slices.ContainsFunc(p.options.Overrides.List(), func(o overrides.Override) bool {
 		return o.Policy == of.Policy && o.Rule == of.Rule && o.Key == of.Key && o.Pattern == of.Pattern
 	}) {
 		return nil
 	}
-	form, err := typedkey.Of(&r, operate.Proxies(p.limiter).IPv6Prefix)
-	switch kind := kindOf(r); {
+	form, err := typedkey.Of(&a.rule, operate.Proxies(p.limiter).IPv6Prefix)
+	switch kind := kindOf(a.rule); {
 	case err != nil:
 	case !a.Pattern:
 		a.key, err = form.One(a.Key)
@@ -160,7 +162,7 @@ func (p *page) entry(a *action) (entry, shown string, err error) {
 	if a.Entry != "" {
 		return a.Entry, a.Entry, nil
 	}
-	switch kind := kindOf(p.rule(a.Policy, a.Rule)); {
+	switch kind := kindOf(a.rule); {
 	case a.key == "":
 		return "", "", problemf(http.StatusBadRequest, "no entry: send an address, a prefix, user NAME or agent TEXT")
 	case kind == "ip":
@@ -172,31 +174,23 @@ func (p *page) entry(a *action) (entry, shown string, err error) {
 		excerpt(a.Rule, 64), excerpt(a.Policy, 100))
 }
 
-// find returns the set of a policy that has a rule, and the index of the rule, or -1.
-func (p *page) find(policy, rule string) (set limit.RuleSet, i int) {
+// find sets the rule of an action.
+func (p *page) find(a *action) {
+	a.of = [2]string{a.Policy, a.Rule}
 	for name, set := range operate.Policies(p.limiter) {
-		if i := slices.IndexFunc(set.Rules(), func(r limit.Rule) bool { return r.Name == rule }); name == policy && i >= 0 {
-			return set, i
+		if i := slices.IndexFunc(set.Rules(), func(r limit.Rule) bool { return r.Name == a.Rule }); name == a.Policy && i >= 0 {
+			a.rule = set.Rules()[i]
+			if policy, rule := set.Origin(i); policy != "" {
+				a.of = [2]string{policy, rule}
+			}
+			return
 		}
 	}
-	return set, -1
 }
 
-func (p *page) rule(policy, rule string) (found limit.Rule) {
-	if set, i := p.find(policy, rule); i >= 0 {
-		found = set.Rules()[i]
-	}
-	return found
-}
-
-// overrideOf returns the override of an action: of another set, if the policy is With it.
-func (p *page) overrideOf(a *action) overrides.Override {
-	o := overrides.Override{Policy: a.Policy, Rule: a.Rule, Key: a.key, Limit: a.Limit, Reason: a.Reason}
-	if set, i := p.find(a.Policy, a.Rule); i >= 0 {
-		if policy, rule := set.Origin(i); policy != "" {
-			o.Policy, o.Rule = policy, rule
-		}
-	}
+// override returns the override that an action is about.
+func (a *action) override() overrides.Override {
+	o := overrides.Override{Policy: a.of[0], Rule: a.of[1], Key: a.key, Limit: a.Limit, Reason: a.Reason}
 	if a.Pattern {
 		o.Key, o.Pattern = "", a.key
 	}
@@ -223,22 +217,21 @@ func (p *page) unban(ctx context.Context, v viewer, a *action) (string, error) {
 }
 
 func (p *page) override(ctx context.Context, v viewer, a *action) (string, error) {
-	r := p.rule(a.Policy, a.Rule)
-	if r.Name == "" {
+	if a.rule.Name == "" {
 		return "", problemf(http.StatusNotFound, "policy %q has no rule %q: send names of the list of policies", excerpt(a.Policy, 100), excerpt(a.Rule, 64))
 	}
-	given := r.WithLimit(max(1, a.Limit))            // Set rejects others
+	given := a.rule.WithLimit(max(1, a.Limit))       // Set rejects others
 	if err := given.Quota().Validate(); err != nil { // programs would use another limit
 		return "", problemf(http.StatusBadRequest, "%s: %v", a.Rule, err)
 	}
-	if err := p.options.Overrides.Set(ctx, p.overrideOf(a), a.lasts, by(v)); err != nil {
+	if err := p.options.Overrides.Set(ctx, a.override(), a.lasts, by(v)); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("The limit of %s in %s is %d%s.", p.name(a), a.Rule, a.Limit, a.forTime()), nil
 }
 
 func (p *page) unoverride(ctx context.Context, v viewer, a *action) (string, error) {
-	if err := p.options.Overrides.Remove(ctx, p.overrideOf(a), by(v)); err != nil {
+	if err := p.options.Overrides.Remove(ctx, a.override(), by(v)); err != nil {
 		if errors.Is(err, overrides.ErrNone) {
 			return "", problemf(http.StatusNotFound, "%s has no override in %s: send one of the list of overrides", p.name(a), excerpt(a.Rule, 64))
 		}
@@ -259,7 +252,7 @@ func (p *page) name(a *action) string {
 		return excerpt(shown, 100)
 	case id != "":
 		return id
-	case kindOf(p.rule(a.Policy, a.Rule)) != "global":
+	case kindOf(a.rule) != "global":
 		return "requests without a key"
 	}
 	return "all requests"

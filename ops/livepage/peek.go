@@ -26,14 +26,14 @@ func (p *page) peek(r *http.Request) (found map[string]any, err error) {
 	if err != nil {
 		return nil, p.shown(a, err)
 	}
-	stats, rule := operate.ReadStats(p.limiter), p.rule(a.Policy, a.Rule)
+	stats := operate.ReadStats(p.limiter)
 	found = map[string]any{"limit": d.Limit, "capacity": d.Capacity}
 	if stats.Unavailable { // how full the quota is, is not known
-		found["words"] = aloneWords(&d, rule.OnStoreError)
+		found["words"] = aloneWords(&d, a.rule.OnStoreError)
 		return found, nil
 	}
 	found["remaining"], found["used"] = d.Remaining, round(usedShare(&d))
-	found["words"] = peekWords(&d) + p.accountWords(ctx, a, v.Get("plan")) + doubtWords(&stats, rule, d.Window)
+	found["words"] = peekWords(&d) + p.accountWords(ctx, a, v.Get("plan")) + doubtWords(&stats, a.rule, d.Window)
 	return found, nil
 }
 
