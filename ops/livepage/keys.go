@@ -26,7 +26,11 @@ func (p *page) keys(t *totals, q query) []keyRow {
 	of := query{policy: q.policy, order: q.order}
 	top, ok := t.keys[of]
 	if !ok {
-		top = p.top(of)
+		order := topkeys.ByRefusals
+		if q.order == "use" {
+			order = topkeys.ByUse
+		}
+		top = p.collector.top.TopOf(q.policy, order, keysRules*shownKeys)
 		t.keys[of] = top
 	}
 	type client struct{ per, key string }
@@ -45,14 +49,6 @@ func (p *page) keys(t *totals, q query) []keyRow {
 		row.Key, row.ID = p.show(k.Key)
 		return row
 	})
-}
-
-func (p *page) top(of query) []topkeys.Key {
-	order := topkeys.ByRefusals
-	if of.order == "use" {
-		order = topkeys.ByUse
-	}
-	return p.collector.top.TopOf(of.policy, order, keysRules*shownKeys)
 }
 
 func (p *page) lists(t *totals) {

@@ -54,16 +54,14 @@ func queryOf(v url.Values) query {
 		}
 		return words[0]
 	}
+	text := strings.ToLower(v.Get("q"))
 	q := query{
-		text:   strings.ToLower(v.Get("q")),
+		text:   text[:min(len(text), mostText)],
 		sort:   oneOf("sort", "refused", "requests", "full", "name"),
 		offset: number("offset", 0, 0, maxPolicies),
 		limit:  number("limit", usualRows, 1, mostRows),
 		policy: v.Get("policy"),
 		order:  oneOf("order", "refusals", "use"),
-	}
-	if len(q.text) > mostText {
-		q.text = q.text[:mostText]
 	}
 	if len(q.policy) > mostName {
 		q.policy = ""
