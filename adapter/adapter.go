@@ -148,13 +148,22 @@ func (a *Adapter[C]) done(v *call[C]) {
 	a.calls.Put(v)
 }
 
-func (v *call[C]) Route() (method, pattern string) { return v.adapter.Route(v.context) }
+func (v *call[C]) Route() (method, pattern string)              { return v.adapter.Route(v.context) }
+func (v *call[C]) RPC() bool                                    { return v.adapter.RPC }
+func (v *call[C]) Next(r *http.Request) (status int, err error) { return v.adapter.Next(v.context, r) }
 
 func (v *call[C]) PathValue(r *http.Request, name string) string {
 	if v.adapter.PathValue == nil {
 		return r.PathValue(name)
 	}
 	return v.adapter.PathValue(v.context, name)
+}
+
+func (v *call[C]) Record() *Recorder {
+	if v.adapter.Record == nil {
+		return nil
+	}
+	return v.adapter.Record(v.context)
 }
 
 func (v *call[C]) Caller(p door.Part) (answer string, asked bool) {
@@ -175,19 +184,7 @@ func (a *Adapter[C]) caller(p door.Part) func(C) string {
 	return a.Caller.Class
 }
 
-func (v *call[C]) RPC() bool { return v.adapter.RPC }
-
-func (v *call[C]) Next(r *http.Request) (status int, err error) { return v.adapter.Next(v.context, r) }
-
-func (v *call[C]) Record() *Recorder {
-	if v.adapter.Record == nil {
-		return nil
-	}
-	return v.adapter.Record(v.context)
-}
-
-// Answer answers by the function of the adapter, by that of limit.Options, or as the
-// framework does.
+// Answer answers by the function of the adapter, by that of limit.Options, or as the framework does.
 func (v *call[C]) Answer(w http.ResponseWriter, r *http.Request, status int, err error) (answered bool, _ error) {
 	a := v.adapter
 	if a.SetStatus != nil {

@@ -22,27 +22,14 @@ var (
 
 // A Framework is a request as the flow of package limit sees it, whatever the adapter.
 type Framework interface {
-	// Route returns the method and the pattern of the route, either of which may be "".
-	Route() (method, pattern string)
-
-	// PathValue returns a part of the path.
+	Route() (method, pattern string) // either may be ""
 	PathValue(r *http.Request, name string) string
-
-	// Caller returns a part of the caller. If it is not asked, limit.Options is.
-	Caller(p Part) (answer string, asked bool)
-
-	// RPC reports whether the request is a call of a procedure, which writes its response
-	// itself.
-	RPC() bool
-
-	// Next runs the handler with a request.
+	Caller(p Part) (answer string, asked bool) // limit.Options is asked if it is not
+	RPC() bool                                 // whether it is a call of a procedure, which writes its response itself
 	Next(r *http.Request) (status int, err error)
+	Record() *response.Recorder // a new one around the writer of the framework, or nil
 
-	// Record returns a new Recorder around the writer of the framework, or nil.
-	Record() *response.Recorder
-
-	// Answer answers a request that is refused or could not be decided, or leaves it to
-	// the problem details document.
+	// Answer answers a request that is refused or could not be decided, or leaves it to the problem details document.
 	Answer(w http.ResponseWriter, r *http.Request, status int, err error) (answered bool, _ error)
 }
 

@@ -35,13 +35,9 @@ type Response struct {
 // A Flow limits requests of one version of Echo. H is the type of its handlers, and M that of its
 // middleware.
 type Flow[C Context, H ~func(C) error, M ~func(H) H] struct {
-	Limiter *limit.Limiter
-
-	// Writer returns the response writer of a context.
-	Writer func(C) http.ResponseWriter
-
-	// Response returns a writer as Echo's. It is false for other writers.
-	Response func(http.ResponseWriter) (Response, bool)
+	Limiter  *limit.Limiter
+	Writer   func(C) http.ResponseWriter
+	Response func(http.ResponseWriter) (Response, bool) // false for the writers of others
 
 	// Problem returns an error that Echo's own HTTPErrorHandler answers with a document and its status.
 	Problem func(Document, error) error

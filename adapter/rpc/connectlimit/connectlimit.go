@@ -69,10 +69,9 @@ func (l *Limiter) Limit(rules limit.RuleSet) connect.Interceptor {
 	return interceptor(flow.Framework{Code: code, Error: newError, Caller: l.Caller, Refuse: l.Refuse, Fail: l.Fail}.Bind(l.limiter, rules))
 }
 
-// An interceptor serves calls.
+// An interceptor serves calls, as a [connect.Interceptor].
 type interceptor func(*flow.Call) error
 
-// WrapUnary implements [connect.Interceptor].
 func (serve interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, request connect.AnyRequest) (response connect.AnyResponse, err error) {
 		if request.Spec().IsClient {
@@ -91,7 +90,6 @@ func (serve interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// WrapStreamingHandler implements [connect.Interceptor].
 func (serve interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		return serve(&flow.Call{Context: ctx, Method: conn.Spec().Procedure, Peer: conn.Peer().Addr,
@@ -101,7 +99,6 @@ func (serve interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc)
 	}
 }
 
-// WrapStreamingClient implements [connect.Interceptor].
 func (interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }

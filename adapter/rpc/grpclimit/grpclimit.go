@@ -138,12 +138,9 @@ type statusError struct {
 	cause  error
 }
 
-func (e *statusError) Error() string { return e.status.Err().Error() }
-
-func (e *statusError) Unwrap() error { return e.cause }
-
-// GRPCStatus is for [status.FromError].
-func (e *statusError) GRPCStatus() *status.Status { return e.status }
+func (e *statusError) Error() string              { return e.status.Err().Error() }
+func (e *statusError) Unwrap() error              { return e.cause }
+func (e *statusError) GRPCStatus() *status.Status { return e.status } // for status.FromError
 
 func newError(code uint32, messages []proto.Message, err error) error {
 	s := status.New(codes.Code(code), err.Error())

@@ -102,7 +102,6 @@ type counterID struct {
 	set attribute.Distinct
 }
 
-// Inc implements [telemetry.Counting].
 func (c *counter) Inc() { c.count.Add(1) }
 
 // A ratio collects the values that a rule has in each decision: recording one takes longer than
@@ -163,7 +162,6 @@ type histogram struct {
 	options []metric.RecordOption
 }
 
-// Observe implements [telemetry.Measuring].
 func (h *histogram) Observe(value float64) { h.of.Record(context.Background(), value, h.options...) }
 
 // Watch exports what operate.ReadStats returns when the provider asks, for all the

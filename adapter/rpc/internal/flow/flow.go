@@ -31,14 +31,11 @@ type Call struct {
 
 // A Framework is what the adapters do not share. Both have the codes of google/rpc/code.proto.
 type Framework struct {
-	// Code returns the code that clients see if a handler returns an error, or nil.
-	Code func(error) uint32
+	Code func(error) uint32 // that clients see if a handler returns an error, or nil
+	Send func(*Call)        // sends the header of an answer; nil means that the framework sends it
 
 	// Error returns an error that wraps err, which clients see as its code, text and details.
 	Error func(code uint32, details []proto.Message, err error) error
-
-	// Send sends the header of an answer. Nil means that the framework sends it.
-	Send func(*Call)
 
 	// The fields of the adapter's Limiter.
 	Caller limit.Caller[context.Context]
