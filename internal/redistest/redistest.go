@@ -101,8 +101,7 @@ func ready(addr string) error {
 
 // freePort returns a port that stays free while its server is dead: neither it nor that of the
 // Cluster's bus, 10,000 above, is among those that systems give to outgoing connections.
-func freePort(t testing.TB) string {
-	t.Helper()
+func freePort() string {
 	for {
 		port := strconv.Itoa(10_000 + rand.IntN(12_768))
 		if listener, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {

@@ -48,7 +48,7 @@ func spaced(addr string) string { return strings.Replace(addr, ":", " ", 1) }
 // watch starts one of the sentinels.
 func (s *Sentinel) watch(t testing.TB) string {
 	t.Helper()
-	port, dir := freePort(t), t.TempDir()
+	port, dir := freePort(), t.TempDir()
 	addr := net.JoinHostPort("127.0.0.1", port)
 	config := filepath.Join(dir, "sentinel.conf")
 	text := fmt.Sprintf(`port %s

@@ -23,29 +23,36 @@ type Server struct {
 	process *exec.Cmd // nil while it is dead
 }
 
-// Launch starts a redis-server that keeps nothing on disk, on a free port.
-// Further args are as on its command line. Without one installed, it skips the test.
+// Launch starts a redis-server that ends with the test, as [Start] does. Without one installed,
+// it skips the test.
 func Launch(t testing.TB, args ...string) *Server {
 	t.Helper()
 	if !Installed(t) {
 		t.Skip("no redis-server is installed")
 	}
-	dir := t.TempDir()
-	var problem error
+	s, err := Start(append([]string{"--dir", t.TempDir()}, args...)...)
+	if err != nil {
+		t.Fatalf("cannot start redis-server: %v", err)
+	}
+	s.t = t
+	t.Cleanup(s.Kill)
+	return s
+}
+
+// Start starts a redis-server that keeps nothing on disk, on a free port. Further args are as
+// on its command line. Of the methods, only Kill serves outside of tests.
+func Start(args ...string) (s *Server, err error) {
 	for range 5 { // another process may take the port in between
-		port := freePort(t)
-		s := &Server{t: t, Addr: net.JoinHostPort("127.0.0.1", port)}
+		port := freePort()
+		s = &Server{Addr: net.JoinHostPort("127.0.0.1", port)}
 		s.args = append([]string{
-			"--port", port, "--bind", "127.0.0.1", "--dir", dir,
-			"--save", "", "--appendonly", "no", "--loglevel", "warning",
+			"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--loglevel", "warning",
 		}, args...)
-		if problem = s.start(); problem == nil {
-			t.Cleanup(s.Kill)
-			return s
+		if err = s.start(); err == nil {
+			break
 		}
 	}
-	t.Fatalf("cannot start redis-server: %v", problem)
-	return nil
+	return s, err
 }
 
 func (s *Server) start() error {

@@ -15,7 +15,6 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -31,7 +30,6 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/adapter"
-	"github.com/routelimit/limit/benchmarks/internal/processor"
 	"github.com/routelimit/limit/benchmarks/internal/stats"
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
@@ -53,17 +51,14 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"http.ServeMux", []server{
-			{"no limit", netHTTP(limit.RuleSet{})},
+			{"no limit", muxWith()},
 			{"a value in the context", muxWith(withValue)},
 			{"limit, 2 rules", netHTTP(twoRules)},
 			{"limit, 2 rules, refused", netHTTP(refusing)},
-			{"limit, 2 rules in 2 sets", twoSets(limit.PerIP(10*time.Millisecond, 20_000))},
 			{"limit, 2 rules in 2 sets, refused by the inner one", twoSets(limit.PerIP(time.Hour, 1))},
-			{"limit, 2 rules, no headers", muxWith(limit.New(nil, &limit.Options{Headers: limit.NoHeaders}).Limit(twoRules))},
 			{"ulule, 2 middlewares", muxWith(ululeHTTP(admits), ululeHTTP(admits))},
 			{"ulule, 2 middlewares, refused", muxWith(ululeHTTP(refuses), ululeHTTP(admits))},
 			{"httprate, 2 middlewares", muxWith(httprate.LimitBy(20_000, 10*time.Millisecond, byAddress), httprate.LimitBy(20_000, 10*time.Millisecond, httprate.Key("*")))},
-			{"httprate, 2 middlewares, refused", muxWith(httprate.LimitBy(1, time.Hour, byAddress), httprate.LimitBy(20_000, 10*time.Millisecond, httprate.Key("*")))},
 		}},
 		{"Gin", []server{
 			{"no limit", ginWith()},
@@ -100,7 +95,7 @@ func (g group) measure(rounds int) error {
 	for i, s := range g.servers {
 		serve[i] = serving(s.handler)
 	}
-	ns, err := processor.Turns(serve, rounds)
+	ns, err := stats.Turns(serve, rounds)
 	if err != nil {
 		return err
 	}
@@ -121,12 +116,7 @@ type server struct {
 	handler http.Handler
 }
 
-func netHTTP(rules limit.RuleSet) http.Handler {
-	if len(rules.Rules()) == 0 {
-		return muxWith()
-	}
-	return muxWith(limit.New(nil, nil).Limit(rules))
-}
+func netHTTP(rules limit.RuleSet) http.Handler { return muxWith(limit.New(nil, nil).Limit(rules)) }
 
 // twoSets has one rule for all requests around one for each address.
 func twoSets(inner limit.Rule) http.Handler {
@@ -207,18 +197,10 @@ func serving(handler http.Handler) func() {
 // requests returns one request from each of n addresses.
 func requests(n int) []*http.Request {
 	list := make([]*http.Request, n)
-	for i, address := range addresses(n) {
+	for i, address := range stats.Addresses(n) {
 		list[i] = &http.Request{Method: http.MethodPost, URL: &url.URL{Path: "/update"}, RequestURI: "/update",
 			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Host: "example.com", Header: http.Header{},
 			Body: http.NoBody, RemoteAddr: address + ":49152"}
 	}
 	return list
-}
-
-func addresses(n int) []string {
-	keys := make([]string, n)
-	for i := range keys {
-		keys[i] = "198.51." + strconv.Itoa(i/250) + "." + strconv.Itoa(i%250)
-	}
-	return keys
 }

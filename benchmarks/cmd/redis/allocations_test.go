@@ -4,8 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -14,19 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/benchmarks/internal/redisserver"
+	"github.com/routelimit/limit/internal/redistest"
 )
 
 // TestAllocations holds a lone decision of two rules on Redis to the allocations of EVALSHA
 // with the same keys and arguments, and three. The race detector empties pools at random, so
 // scripts/test.sh runs it without.
 func TestAllocations(t *testing.T) {
-	client, stop, err := redisserver.Start(t.Context())
-	if errors.Is(err, exec.ErrNotFound) {
-		t.Skip(err)
-	}
-	require.NoError(t, err)
-	defer stop()
+	client := redistest.Real(t)
 	rules := twoRules{window: time.Hour, each: 100_000, together: 100_000}.rules()
 	request := limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}}
 	takeOn := func(client *redis.Client) func() {

@@ -18,8 +18,13 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/routelimit/limit/benchmarks/internal/redisserver"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/routelimit/limit/internal/redistest"
 )
+
+// patience is a timeout of calls that a pause of the machine does not reach.
+const patience = 20 * time.Second
 
 var contests = map[string]func(contest, context.Context) error{
 	"admitted": contest.admitted,
@@ -32,7 +37,6 @@ func main() {
 	var t contest
 	flag.IntVar(&t.rounds, "rounds", 5, "how often each contender runs; a steady load has one round")
 	flag.DurationVar(&t.lasts, "time", time.Second, "how long each cell is measured")
-	flag.Int64Var(&t.limit, "limit", 100, "the limit of each key in the contest admitted")
 	pin := flag.Bool("pin", false, "keep Redis on core 0 and the client on core 1, with taskset")
 	flag.Parse()
 	run := contests[flag.Arg(0)]
@@ -48,13 +52,14 @@ func main() {
 }
 
 func start(ctx context.Context, t contest, run func(contest, context.Context) error, pin bool) error {
-	client, stop, err := redisserver.Start(ctx)
+	process, err := redistest.Start()
 	if err != nil {
 		return err
 	}
-	defer stop()
-	t.client = client
-	server := client.InfoMap(ctx, "server")
+	defer process.Kill()
+	t.client = redis.NewClient(&redis.Options{Addr: process.Addr, PoolSize: 64, ReadTimeout: patience, ContextTimeoutEnabled: true})
+	defer t.client.Close()
+	server := t.client.InfoMap(ctx, "server")
 	if err := server.Err(); err != nil {
 		return err
 	}

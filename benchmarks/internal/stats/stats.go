@@ -1,4 +1,4 @@
-// Package stats summarizes measurements of several rounds.
+// Package stats measures in several rounds, and summarizes what was measured.
 package stats
 
 import (
@@ -6,6 +6,15 @@ import (
 	"runtime"
 	"slices"
 )
+
+// Addresses returns n different client addresses.
+func Addresses(n int) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf("198.%d.%d.%d", 51+i/62_500, i/250%250, i%250)
+	}
+	return list
+}
 
 // Spread formats the median of values and, if there are several, the smallest and the
 // largest.
