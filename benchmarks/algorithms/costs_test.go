@@ -1,8 +1,6 @@
-package main
+package algorithms
 
 import (
-	"context"
-	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"strconv"
@@ -10,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/benchmarks/internal/stats"
 	"github.com/routelimit/limit/core"
@@ -17,57 +16,46 @@ import (
 	"github.com/routelimit/limit/stores/memstore"
 )
 
-const heapKeys = 20_000
-
-func address(i int) string { return "198.51." + strconv.Itoa(i/250) + "." + strconv.Itoa(i%250) }
+var addresses = stats.Addresses(20_000)
 
 // heapBytes returns how many bytes the heap grows for each key of a full memstore. The
 // window is a day instead of a second, so that no key is dropped meanwhile; this makes no
 // state larger.
-func heapBytes(q core.Quota) (float64, error) {
-	ctx := context.Background()
+func heapBytes(t *testing.T, q core.Quota) float64 {
 	q.Window = 24 * 3600 * second
 	store := memstore.New(nil)
 	before := stats.Heap()
 	charges := []core.Charge{{Policy: "bench", Rule: "ip", Quota: q, Cost: 1}}
-	for i := range heapKeys {
-		charges[0].Key = address(i)
+	for _, key := range addresses {
+		charges[0].Key = key
 		for range q.Capacity() {
-			if _, err := core.Take(ctx, store, charges); err != nil {
-				return 0, err
-			}
+			_, err := core.Take(t.Context(), store, charges)
+			require.NoError(t, err)
 		}
 	}
 	grown := stats.Heap() - before
 	runtime.KeepAlive(store)
-	return grown / heapKeys, nil
+	return grown / float64(len(addresses))
 }
 
 // redisBytes returns the largest MEMORY USAGE of a key while twice its limit is requested
 // within a window.
-func redisBytes(ctx context.Context, client *redis.Client, q core.Quota) (int64, error) {
-	asks := []core.Ask{{Charges: []core.Charge{{Policy: "bench", Rule: "ip", Key: address(0), Quota: q, Cost: 1}}}}
+func redisBytes(t *testing.T, client *redis.Client, q core.Quota) (most int64) {
+	asks := []core.Ask{{Charges: []core.Charge{{Policy: "bench", Rule: "ip", Key: addresses[0], Quota: q, Cost: 1}}}}
 	rules := lua.NewRules("limit", asks)
 	name := lua.Key("limit", &asks[0].Charges[0])
-	if err := client.Del(ctx, name).Err(); err != nil {
-		return 0, err
-	}
+	require.NoError(t, client.Del(t.Context(), name).Err())
 	const grace = 3_600_000 // ms, until which it must not expire
 	at := time.Now().Truncate(time.Second).UnixMicro()
-	most := int64(0)
 	for range 2 * limit {
 		keys, args := rules.Encode(strconv.FormatInt(at, 10), grace, [][]core.Ask{asks})
-		if err := client.Eval(ctx, rules.Script.Text, keys, args...).Err(); err != nil {
-			return 0, err
-		}
-		used, err := client.MemoryUsage(ctx, name, 0).Result()
-		if err != nil {
-			return 0, fmt.Errorf("MEMORY USAGE %s: %w", name, err)
-		}
+		require.NoError(t, client.Eval(t.Context(), rules.Script.Text, keys, args...).Err())
+		used, err := client.MemoryUsage(t.Context(), name, 0).Result()
+		require.NoError(t, err)
 		most = max(most, used)
 		at += window / (2 * limit)
 	}
-	return most, nil
+	return most
 }
 
 // decisionTimes measures a core.Decide on one key, in ns, in the fastest of several

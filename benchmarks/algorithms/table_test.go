@@ -1,13 +1,8 @@
-// Command algorithms compares the algorithms of package core: how exact they are, and what
-// they cost. It writes docs/algorithms-table.md, and starts its own redis-server:
-//
-//	go run ./benchmarks/cmd/algorithms > docs/algorithms-table.md
-//
-// All results but the times are the same on every run.
-package main
+// Package algorithms compares the algorithms of package core: how exact they are, and what they
+// cost.
+package algorithms
 
 import (
-	"context"
 	_ "embed"
 	"flag"
 	"fmt"
@@ -16,20 +11,14 @@ import (
 	"testing"
 	"text/template"
 
-	"github.com/routelimit/limit/benchmarks/internal/redisserver"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
+	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 )
-
-func main() {
-	testing.Init() // for the flags of testing.Benchmark
-	requests := flag.Int("requests", 1_000_000, "how many requests each algorithm decides, half of them adversarial")
-	flag.Parse()
-	if err := run(context.Background(), *requests); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
 
 // A row has the measurements of one algorithm.
 type row struct {
@@ -45,41 +34,52 @@ var text string
 
 var table = template.Must(template.New("").Funcs(template.FuncMap{"percent": percent}).Parse(text))
 
-func run(ctx context.Context, requests int) error {
-	if err := flag.Set("test.benchtime", "100ms"); err != nil {
-		return err
-	}
-	client, stop, err := redisserver.Start(ctx)
-	if err != nil {
-		return err
-	}
-	defer stop()
+const (
+	file     = "../../docs/algorithms-table.md"
+	requests = 500_000 // of each kind, for each algorithm
+)
+
+// TestTable checks what docs/algorithms-table.md says of how exact the algorithms are, which is
+// the same on every run. With LIMIT_TABLE=1 it measures their costs too, and writes the file.
+func TestTable(t *testing.T) {
+	race.Skip(t)
 	var rows []row
 	var hostile, usual int
 	var wait float64 // ms, of the queue
 	for _, a := range algorithms() {
-		fmt.Fprintln(os.Stderr, a.Name)
 		r := row{
 			algorithm: a,
-			Hostile:   measure(a.quota, adversarial, requests/2),
-			Usual:     measure(a.quota, []round{traffic}, requests/2),
-		}
-		if r.Heap, err = heapBytes(a.quota); err != nil {
-			return err
-		}
-		if r.Redis, err = redisBytes(ctx, client, a.quota); err != nil {
-			return err
+			Hostile:   measure(a.quota, adversarial, requests),
+			Usual:     measure(a.quota, []round{traffic}, requests),
 		}
 		rows = append(rows, r)
 		hostile, usual = hostile+r.Hostile.Asked, usual+r.Usual.Asked
 		wait = max(wait, float64(r.Usual.delay)/float64(r.Usual.admitted)/1000)
 	}
+	if os.Getenv("LIMIT_TABLE") == "" {
+		written, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, r := range rows {
+			assert.Contains(t, string(written), fmt.Sprintf("| %s | %d / %d | %s / %s | %s / %s |", r.Name, r.Hostile.Most, r.Usual.Most,
+				percent(r.Hostile.Over, r.Hostile.Asked), percent(r.Usual.Over, r.Usual.Asked),
+				percent(r.Hostile.Under, r.Hostile.Asked), percent(r.Usual.Under, r.Usual.Asked)))
+		}
+		return
+	}
+	client := redistest.Real(t)
+	for i := range rows {
+		rows[i].Heap, rows[i].Redis = heapBytes(t, rows[i].quota), redisBytes(t, client, rows[i].quota)
+	}
+	require.NoError(t, flag.Set("test.benchtime", "100ms"))
 	decisionTimes(rows, 10)
-	return table.Execute(os.Stdout, map[string]any{
+	out, err := os.Create(file)
+	require.NoError(t, err)
+	defer out.Close()
+	require.NoError(t, table.Execute(out, map[string]any{
 		"Rows": rows, "Hostile": float64(hostile) / 1e6, "Usual": float64(usual) / 1e6, "Wait": wait,
-		"Name":   len(lua.Key("limit", &core.Charge{Policy: "bench", Rule: "ip", Key: address(0)})),
+		"Name":   len(lua.Key("limit", &core.Charge{Policy: "bench", Rule: "ip", Key: addresses[0]})),
 		"System": runtime.GOOS + "/" + runtime.GOARCH, "Go": runtime.Version(),
-	})
+	}))
 }
 
 func percent(n, of int) string {
@@ -91,6 +91,14 @@ func percent(n, of int) string {
 		return "<0.01 %"
 	}
 	return fmt.Sprintf("%.2f %%", share)
+}
+
+func TestPercent(t *testing.T) {
+	for n, want := range map[int]string{0: "0", 1: "<0.01 %", 1234: "1.23 %"} {
+		if got := percent(n, 100_000); got != want {
+			t.Errorf("%d of 100,000 is %q, not %q", n, got, want)
+		}
+	}
 }
 
 // All algorithms have the same limit.
