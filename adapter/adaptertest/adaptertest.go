@@ -120,19 +120,11 @@ func Run(t *testing.T, framework Framework) {
 		name string
 		run  func(*testing.T)
 	}{
-		{"refusal", s.refusal},
 		{"retry after", bubble(s.retryAfter)},
 		{"flows", s.flows},
-		{"header styles", s.headerStyles},
 		{"hooks without a status", s.hooks},
-		{"observe", s.observe},
-		{"store fails", s.storeFails},
-		{"store unavailable", s.unavailable},
-		{"exempt", s.exempt},
 		{"callers", s.callers},
-		{"barred", s.barred},
 		{"bodies of exempt and barred clients", s.screenedBodies},
-		{"forged address", s.forgedAddress},
 		{"many routes", s.manyRoutes},
 		{"layers", s.layers},
 		{"layers that keep", s.layersKeep},
@@ -140,7 +132,6 @@ func Run(t *testing.T, framework Framework) {
 		{"layers of requests of handlers", s.layersOfHandlers},
 		{"canceled", s.canceled},
 		{"concurrent", s.concurrent},
-		{"costs", s.costs},
 		{"settles", s.settles},
 		{"settles broken requests", s.settlesBroken},
 		{"settles by a later answer", s.settlesLater},
@@ -158,8 +149,6 @@ func Run(t *testing.T, framework Framework) {
 		{"leases of closed connections", s.leasesOfClosedConnections},
 		{"leases in a queue", bubble(s.leasesOfWaiting)},
 		{"lost leases", bubble(s.lostLeases)},
-		{"busy", s.busy},
-		{"redirects", s.redirects},
 		{"degrades to a fallback", s.degradesToFallback},
 		{"degrades the handler", s.degradesTheHandler},
 		{"watches", s.watches},
@@ -228,7 +217,9 @@ func serve(t *testing.T, h http.Handler) client {
 }
 
 func clientOf(t *testing.T, server *httptest.Server) client {
-	return client{t, server.URL, server.Client()}
+	c := server.Client()
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return client{t, server.URL, c}
 }
 
 // start starts a server of HTTP/1.1, or of HTTP/2.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -16,33 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/core"
-	"github.com/routelimit/limit/internal/routetest"
+	"github.com/routelimit/limit/internal/notice"
 	"github.com/routelimit/limit/throttle"
 )
-
-// forgedAddress sends every header in which a client might claim an address,
-// to a limiter that trusts no proxy. Nothing may change.
-func (s suite) forgedAddress(t *testing.T) {
-	names := []string{"X-Forwarded-For", "X-Real-IP", "Forwarded", "True-Client-IP", "CF-Connecting-IP",
-		"X-Client-IP", "X-Cluster-Client-IP", "X-Forwarded", "Forwarded-For", "X-AppEngine-Remote-Addr", "Via"}
-	limiter := limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler)})
-	c := serve(t, s.one(limiter, ok, limit.Rules(limit.PerIP(time.Hour, int64(len(names))))))
-
-	for i, name := range names {
-		address := fmt.Sprintf("203.0.113.%d", i)
-		value := address
-		if name == "Forwarded" {
-			value = "for=" + address
-		}
-		a := c.send("GET", "/", name, value)
-		require.Equal(t, http.StatusNoContent, a.StatusCode, name)
-		require.Equal(t, fmt.Sprintf(`"per-ip-1h";r=%d;t=3600`, len(names)-1-i), a.Header.Get("RateLimit"), name)
-	}
-	for _, name := range names {
-		require.Equal(t, http.StatusTooManyRequests, c.send("GET", "/", name, "203.0.113.200").StatusCode, name)
-	}
-}
 
 type planKey struct{}
 
@@ -98,8 +73,8 @@ func (s suite) callers(t *testing.T) {
 	assert.Equal(t, http.StatusNoContent, c.send("GET", "/item", "X-User", "root", "X-Class", "critical").StatusCode)
 }
 
-// screening exempts and bars clients by a header, on a store that answers no call.
-func screening(options limit.Options) *limit.Limiter {
+// screening exempts and bars clients by a header.
+func screening(options limit.Options) limit.Options {
 	options.Exempt = func(c limit.Client) bool { return c.Request.Header.Get("X-Exempt") != "" }
 	options.Bar = func(c limit.Client) time.Duration {
 		switch c.Request.Header.Get("X-Bar") {
@@ -110,71 +85,7 @@ func screening(options limit.Options) *limit.Limiter {
 		}
 		return 90*time.Second + time.Millisecond
 	}
-	return limit.New(failingStore{err: errBroken}, &options)
-}
-
-// screened are the headers that rules, and refusals, set.
-var screened = []string{"RateLimit", "RateLimit-Policy", "X-RateLimit-Limit", "Retry-After", "Cache-Control"}
-
-// screenedGroup returns a client of a server that screens, with policies on a group and on
-// its route, GET /api/item, and what Observe sees.
-func (s suite) screenedGroup(t *testing.T, handler http.Handler) (client, *[]limit.Decision) {
-	var seen []limit.Decision
-	router := s.framework(screening(limit.Options{Headers: limit.Draft11 | limit.XRateLimit, Jitter: time.Hour,
-		Observe: func(_ *http.Request, d limit.Decision, err error) {
-			assert.NoError(t, err)
-			seen = append(seen, d)
-		}}))
-	group := router.Group("/api", limit.Named("group", limit.Rule{Key: limit.Everyone, Limit: 1, Algorithm: limit.Concurrency{}}))
-	group.Handle("GET", "/item", handler, limit.Named("item", limit.PerIP(time.Minute, 1)))
-	return serve(t, router), &seen
-}
-
-// exempt checks that no rule is charged for an exempt request, whether it is barred
-// or not, by a policy of its group or of its route.
-func (s suite) exempt(t *testing.T) {
-	c, seen := s.screenedGroup(t, ok)
-	for range 3 {
-		a := c.send("GET", "/api/item", "X-Exempt", "yes", "X-Bar", "for good")
-		require.Equal(t, http.StatusNoContent, a.StatusCode, a.body)
-		for _, name := range screened {
-			assert.Empty(t, a.Header.Get(name), name)
-		}
-	}
-	require.Len(t, *seen, 6)
-	for i, d := range *seen {
-		assert.True(t, d.Allowed)
-		assert.Equal(t, core.ModeExempt, d.Mode)
-		assert.Equal(t, []string{"group", "item"}[i%2], d.Policy)
-		assert.Empty(t, slices.Collect(d.Rules()))
-		assert.WithinDuration(t, time.Now(), d.At, time.Minute)
-	}
-}
-
-// barred checks the answer to a barred request, which comes without a call of the store.
-func (s suite) barred(t *testing.T) {
-	c, seen := s.screenedGroup(t, mustNotRun(t))
-	for bar, want := range map[string]struct {
-		detail, after string
-		wait          time.Duration
-	}{
-		"a while":  {"Try again in 91 s.", "91", 90*time.Second + time.Millisecond},
-		"for good": {"", "", limit.Never},
-	} {
-		*seen = nil
-		a := c.send("GET", "/api/item", "X-Bar", bar)
-		assert.Equal(t, problem{Type: "about:blank", Title: "Forbidden", Status: 403, Detail: want.detail},
-			requireProblem(t, a, http.StatusForbidden))
-		assert.Equal(t, want.after, a.Header.Get("Retry-After"), "exact, whatever the jitter")
-		for _, name := range screened[:3] {
-			assert.Empty(t, a.Header.Get(name), name)
-		}
-		require.Len(t, *seen, 1, "the first policy answers")
-		d := (*seen)[0]
-		assert.Equal(t, []any{false, core.ModeBarred, "group", want.wait}, []any{d.Allowed, d.Mode, d.Policy, d.RetryAfter})
-		assert.Empty(t, slices.Collect(d.Rules()))
-		assert.Empty(t, routetest.Refused(d))
-	}
+	return options
 }
 
 // screenedBodies checks that the bodies of exempt requests are not slowed, and those
@@ -182,7 +93,7 @@ func (s suite) barred(t *testing.T) {
 func (s suite) screenedBodies(t *testing.T) {
 	var failed error
 	rule := throttle.Bandwidth(limit.ByIP, time.Hour, 1000)
-	router := s.framework(screening(limit.Options{}))
+	router := s.framework(failing(screening(limit.Options{})))
 	router.Throttle("POST", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, failed = io.Copy(w, r.Body)
 	}), limit.Named("bytes", rule), &throttle.Options{Of: throttle.Both})
@@ -200,4 +111,48 @@ func (s suite) screenedBodies(t *testing.T) {
 	var refused *limit.RefusedError
 	require.ErrorAs(t, failed, &refused)
 	assert.EqualError(t, refused, "limit: the client is barred")
+}
+
+// clients are flows about who sends a request.
+func clients() []flow {
+	// Clients send every header in which they might claim an address, to a limiter that trusts no
+	// proxy. Nothing changes.
+	names := []string{"X-Forwarded-For", "X-Real-IP", "Forwarded", "True-Client-IP", "CF-Connecting-IP",
+		"X-Client-IP", "X-Cluster-Client-IP", "X-Forwarded", "Forwarded-For", "X-AppEngine-Remote-Addr", "Via"}
+	forged := flow{name: "forged address", declare: on("GET /", limit.Rules(limit.PerIP(time.Hour, int64(len(names))))),
+		notices: []string{"code=" + notice.UntrustedProxy}}
+	for i, name := range names {
+		value := fmt.Sprintf("203.0.113.%d", i)
+		if name == "Forwarded" {
+			value = "for=" + value
+		}
+		forged.steps = append(forged.steps,
+			send("GET /", 204).from(name, value).says("RateLimit", fmt.Sprintf(`"per-ip-1h";r=%d;t=3600`, len(names)-1-i)))
+	}
+	for _, name := range names {
+		forged.steps = append(forged.steps, send("GET /", 429).from(name, "203.0.113.200"))
+	}
+
+	// No rule is charged for an exempt request, whether it is barred or not, and none for a barred
+	// one: the store answers no call. The first policy answers a barred request, and its
+	// Retry-After is exact, whatever the jitter.
+	screened := func(name string, steps []step, seen ...string) flow {
+		return flow{name: name, store: failingStore{err: errBroken}, steps: steps, seen: seen,
+			options: screening(limit.Options{Headers: limit.Draft11 | limit.XRateLimit, Jitter: time.Hour}),
+			declare: func(r Router, h http.Handler) {
+				group := r.Group("/api", limit.Named("group", limit.Rule{Key: limit.Everyone, Limit: 1, Algorithm: limit.Concurrency{}}))
+				group.Handle("GET", "/item", h, limit.Named("item", limit.PerIP(time.Minute, 1)))
+			}}
+	}
+	barred := func(bar, detail, after string) step {
+		return send("GET /api/item", 403).from("X-Bar", bar).with(problem{Type: "about:blank", Title: "Forbidden", Status: 403, Detail: detail}).
+			says("Retry-After", after, "RateLimit", "", "RateLimit-Policy", "", "X-RateLimit-Limit", "")
+	}
+	exempt := send("GET /api/item", 204, 204, 204).from("X-Exempt", "yes", "X-Bar", "for good").
+		says("RateLimit", "", "RateLimit-Policy", "", "X-RateLimit-Limit", "", "Retry-After", "", "Cache-Control", "")
+	return []flow{forged,
+		screened("exempt", []step{exempt}, slices.Repeat([]string{"group admitted mode=exempt []", "item admitted mode=exempt []"}, 3)...),
+		screened("barred", []step{barred("a while", "Try again in 91 s.", "91"), barred("for good", "", "")},
+			"group refused mode=barred 1m30.001s []", fmt.Sprint("group refused mode=barred ", limit.Never, " []")),
+	}
 }

@@ -14,49 +14,36 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/notice"
 	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/rules"
 )
 
-// costs checks that a request is charged its cost, and that a negative cost neither
-// runs the handler nor charges anything.
-func (s suite) costs(t *testing.T) {
-	var problem error
-	limiter := limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler), Observe: func(_ *http.Request, _ limit.Decision, err error) { problem = err }})
-	c := serve(t, s.one(limiter, ok, limit.Rules(limit.Global(time.Hour, 100), limit.Rule{
-		Name: "units", Key: limit.Everyone, Limit: 10, Window: time.Hour,
-		Cost: rules.CostBy("units", func(r *http.Request) int64 {
-			n, _ := strconv.ParseInt(r.Header.Get("X-Cost"), 10, 64)
-			return n
-		}),
-	})))
-	for _, test := range []struct {
-		cost       string
-		status     int
-		retryAfter string
-		rateLimit  string
-	}{
-		{"7", 204, "", `"global-1h";r=99;t=3600, "units";r=3;t=3600`},
-		{"4", 429, "3600", `"global-1h";r=99;t=3600, "units";r=3;t=3600`},
-		{"11", 429, "", `"global-1h";r=99;t=3600, "units";r=3`},
-		{"9223372036854775807", 429, "", `"global-1h";r=99;t=3600, "units";r=3`},
-		{"-1", 503, "1", ""},
-		{"-9223372036854775808", 503, "1", ""},
-		{"0", 204, "", `"global-1h";r=98;t=3600, "units";r=3;t=3600`},
-		{"3", 204, "", `"global-1h";r=97;t=3600, "units";r=0;t=3600`},
-	} {
-		a := c.send("GET", "/", "X-Cost", test.cost)
-		assert.Equal(t, test.status, a.StatusCode, test.cost)
-		assert.Equal(t, test.retryAfter, a.Header.Get("Retry-After"), test.cost)
-		assert.Equal(t, test.rateLimit, a.Header.Get("RateLimit"), test.cost)
-		assert.NotContains(t, a.body, "cost", "clients do not learn why")
-		if test.status == http.StatusServiceUnavailable {
-			assert.ErrorIs(t, problem, limit.ErrUndecided)
-			assert.ErrorContains(t, problem, `rule "units": cost `+test.cost+": write 0 or more")
-		} else {
-			assert.NoError(t, problem)
-		}
+// costs are flows of requests with a cost. A negative one neither runs the handler nor charges
+// anything.
+func costs() []flow {
+	units := limit.Rule{Name: "units", Key: limit.Everyone, Limit: 10, Window: time.Hour, Cost: rules.CostBy("units", func(r *http.Request) int64 {
+		n, _ := strconv.ParseInt(r.Header.Get("X-Cost"), 10, 64)
+		return n
+	})}
+	of := func(cost string, status int, retryAfter, rateLimit string) step {
+		return send("GET /", status).from("X-Cost", cost).says("Retry-After", retryAfter, "RateLimit", rateLimit)
 	}
+	negative := func(cost string) step { // clients do not learn why
+		return of(cost, 503, "1", "").with(reducedCapacity("The rate limiter is unavailable", ""))
+	}
+	return []flow{{name: "costs", declare: on("GET /", limit.Rules(limit.Global(time.Hour, 100), units)), steps: []step{
+		of("7", 204, "", `"global-1h";r=99;t=3600, "units";r=3;t=3600`),
+		of("4", 429, "3600", `"global-1h";r=99;t=3600, "units";r=3;t=3600`),
+		of("11", 429, "", `"global-1h";r=99;t=3600, "units";r=3`),
+		of("9223372036854775807", 429, "", `"global-1h";r=99;t=3600, "units";r=3`),
+		negative("-1"),
+		negative("-9223372036854775808"),
+		of("0", 204, "", `"global-1h";r=98;t=3600, "units";r=3;t=3600`),
+		of("3", 204, "", `"global-1h";r=97;t=3600, "units";r=0;t=3600`),
+	}, seen: []string{"admitted <nil>", "refused <nil>", "refused <nil>", "refused <nil>", `rule "units": cost -1: write 0 or more`,
+		`rule "units": cost -9223372036854775808: write 0 or more`, "admitted <nil>", "admitted <nil>"},
+		notices: []string{"code=" + notice.Undecided}}}
 }
 
 // settles checks that the status of the answer settles the cost of a request, and

@@ -1,8 +1,11 @@
 package adaptertest
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,18 +14,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/internal/notice"
 )
 
 // A flow is requests that a client sends one after the other, and what they must be answered.
-// Handlers answer with 204.
 type flow struct {
 	name    string
+	store   core.Store // nil is one in memory
 	options limit.Options
-	declare func(r Router)
+	declare func(r Router, h http.Handler) // h answers with 204, and to no other request
 	steps   []step
-	notices []string // words of the lines that are logged, in their order
+	seen    []string // words of what Observe is told of each decision, in their order; nil is not checked
+	notices []string // words of the lines that are logged, in their order, unless there is a store
 }
 
 // A step is a request that is sent once for each status. A refusal must be a problem document.
@@ -31,6 +36,7 @@ type step struct {
 	statuses     []int
 	headers      []string          // of the request: name, value, name, value
 	violated     []string          // the rules that refuse; nil is not checked
+	document     *problem          // nil is not checked
 	want         map[string]string // headers of each answer, with several lines joined
 }
 
@@ -44,7 +50,9 @@ func (s step) from(headers ...string) step { s.headers = headers; return s }
 
 func (s step) by(rules ...string) step { s.violated = rules; return s }
 
-// says requires headers of the answer: name, value, name, value.
+func (s step) with(document problem) step { s.document = &document; return s }
+
+// says requires headers of the answer: name, value, name, value. An empty value is no header.
 func (s step) says(headers ...string) step {
 	s.want = make(map[string]string)
 	for i := 0; i < len(headers); i += 2 {
@@ -57,24 +65,52 @@ func (s step) says(headers ...string) step {
 const nowhere = 0
 
 func (s suite) flows(t *testing.T) {
-	for _, f := range flows() {
-		t.Run(f.name, func(t *testing.T) {
-			book := new(logbook.Book)
-			f.options.Log, f.options.Instances = book.Log(), 1
-			router := s.framework(limit.New(nil, &f.options))
-			f.declare(router)
-			c := serve(t, router)
-			for _, step := range f.steps {
-				c.expectStep(step)
+	for _, f := range slices.Concat(flows(), refusals(), headerStyles(), clients(), costs(), undecided()) {
+		t.Run(f.name, func(t *testing.T) { s.flow(t, f) })
+	}
+}
+
+func (s suite) flow(t *testing.T, f flow) {
+	book, seen := new(logbook.Book), new(logbook.Book)
+	f.options.Log, f.options.Instances = book.Log(), 1
+	f.options.Observe = func(r *http.Request, d limit.Decision, err error) {
+		var rules []string
+		for rule := range d.Rules() {
+			rules = append(rules, rule.Name)
+		}
+		assert.True(t, err == nil || errors.Is(err, limit.ErrUndecided) && !d.Allowed, err)
+		assert.True(t, err != nil || time.Since(d.At) < time.Minute, d.At)
+		fmt.Fprintf(seen, "%s %s %s mode=%v %v %v %v\n", r.RequestURI, d.Policy, d.Outcome(), d.Mode, d.RetryAfter, rules, err)
+	}
+	router, ran := s.framework(limit.New(f.store, &f.options)), 0
+	f.declare(router, counting(&ran))
+	c := serve(t, router)
+	for _, step := range f.steps {
+		c.expectStep(step)
+		for _, status := range step.statuses {
+			if status == http.StatusNoContent {
+				ran--
 			}
-			lines := book.Lines()
-			require.Len(t, lines, len(f.notices), lines)
-			for i, want := range f.notices {
-				for _, word := range strings.Fields(want) {
-					assert.Contains(t, lines[i], word)
-				}
-			}
-		})
+		}
+	}
+	assert.Zero(t, ran, "how much more often the handler has run than was expected")
+	if f.store == nil {
+		requireLines(t, book, f.notices)
+	}
+	if f.seen != nil {
+		requireLines(t, seen, f.seen)
+	}
+}
+
+// requireLines requires a line for each list of words.
+func requireLines(t *testing.T, book *logbook.Book, words []string) {
+	t.Helper()
+	lines := book.Lines()
+	require.Len(t, lines, len(words), lines)
+	for i, want := range words {
+		for _, word := range strings.Fields(want) {
+			assert.Contains(t, lines[i], word)
+		}
 	}
 }
 
@@ -84,13 +120,17 @@ func (c client) expectStep(s step) {
 		switch {
 		case status == nowhere:
 			require.Contains(c.t, []int{http.StatusNotFound, http.StatusMethodNotAllowed}, a.StatusCode, "%s %s", s.method, s.path)
-		case (status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable) && s.method != "HEAD":
+		case slices.Contains([]int{403, 429, 503}, status) && s.method != "HEAD":
 			p := requireProblem(c.t, a, status)
 			if s.violated != nil {
 				assert.ElementsMatch(c.t, s.violated, p.Violated, "%s %s", s.method, s.path)
 			}
+			if s.document != nil {
+				assert.Equal(c.t, *s.document, p)
+			}
 		default:
 			require.Equal(c.t, status, a.StatusCode, "%s %s, request %d: %s", s.method, s.path, i+1, a.body)
+			assert.True(c.t, status/100 != 3 || a.body == "", "the body of a redirect: %q", a.body)
 		}
 		for name, want := range s.want {
 			assert.Equal(c.t, want, strings.Join(a.Header.Values(name), ", "), "%s of %s %s", name, s.method, s.path)
@@ -98,11 +138,13 @@ func (c client) expectStep(s step) {
 	}
 }
 
+// on declares one route.
+func on(request string, sets ...limit.RuleSet) func(Router, http.Handler) {
+	method, path, _ := strings.Cut(request, " ")
+	return func(r Router, h http.Handler) { r.Handle(method, path, h, sets...) }
+}
+
 func flows() (list []flow) {
-	on := func(request string, sets ...limit.RuleSet) func(Router) {
-		method, path, _ := strings.Cut(request, " ")
-		return func(r Router) { r.Handle(method, path, ok, sets...) }
-	}
 	perIP, global := limit.PerIP(time.Hour, 1), limit.Global(time.Hour, 4)
 	strict, loose := limit.Per(limit.ByHeader("X-Key"), time.Hour, 1), limit.Global(time.Hour, 3)
 	all, everyone := shared("all", limit.Everyone, 9), shared("all", limit.ByIP, 5)
@@ -119,10 +161,10 @@ func flows() (list []flow) {
 	}
 	// A set declared on several routes has quotas on each. A route is its pattern, not the path.
 	for name, rules := range map[string]limit.RuleSet{"Rules": limit.Rules(perIP), "EachRoute": limit.EachRoute(perIP)} {
-		list = append(list, flow{name: "routes of " + name, declare: func(r Router) {
-			r.Handle("GET", "/a", ok, rules)
-			r.Handle("POST", "/a", ok, rules)
-			r.Handle("GET", "/b/{id}", ok, rules)
+		list = append(list, flow{name: "routes of " + name, declare: func(r Router, h http.Handler) {
+			r.Handle("GET", "/a", h, rules)
+			r.Handle("POST", "/a", h, rules)
+			r.Handle("GET", "/b/{id}", h, rules)
 		}, steps: []step{send("GET /a", 204, 429), send("POST /a", 204, 429), send("GET /b/1", 204, 429), send("GET /b/2", 429)}})
 	}
 	// Each request is charged twice to a set that stands twice on a route.
@@ -154,18 +196,18 @@ func flows() (list []flow) {
 		flow{name: "missing path value", declare: on("GET /users/{uid}", limit.Rules(limit.Per(limit.ByPathValue("id"), time.Hour, 1))),
 			steps:   []step{send("GET /users/alice", 204), send("GET /users/bob", 429)},
 			notices: []string{"code=" + notice.NoPathValue + " value=id"}},
-		flow{name: "named", declare: func(r Router) {
+		flow{name: "named", declare: func(r Router, h http.Handler) {
 			rules := limit.Named("shared", limit.PerIP(time.Hour, 2))
-			r.Handle("GET", "/a", ok, rules)
-			r.Handle("POST", "/b", ok, rules)
+			r.Handle("GET", "/a", h, rules)
+			r.Handle("POST", "/b", h, rules)
 		}, steps: []step{send("GET /a", 204), send("POST /b", 204, 429), send("GET /a", 429)}},
 		// Rules before everything, on a group and on a route decide from the outside in, each for
 		// itself, and add to the same fields. A refusal by one costs the others nothing.
-		flow{name: "stacked", declare: func(r Router) {
+		flow{name: "stacked", declare: func(r Router, h http.Handler) {
 			r.Use(all)
 			group := r.Group("/api", shared("group", limit.Everyone, 3))
-			group.Handle("GET", "/item", ok, rule("route", limit.Everyone, 2))
-			group.Handle("GET", "/other", ok, rule("other", limit.Everyone, 2))
+			group.Handle("GET", "/item", h, rule("route", limit.Everyone, 2))
+			group.Handle("GET", "/other", h, rule("other", limit.Everyone, 2))
 		}, steps: []step{
 			send("GET /api/item", 204).says("RateLimit", `"all";r=8;t=3600, "group";r=2;t=3600, "route";r=1;t=3600`,
 				"RateLimit-Policy", `"all";q=9;w=3600, "group";q=3;w=3600, "route";q=2;w=3600`),
@@ -176,10 +218,10 @@ func flows() (list []flow) {
 		}},
 		// A set and one that is With it stand around each other, in both orders. Each quota is
 		// charged once, and given back if another one refuses.
-		flow{name: "sets with others", declare: func(r Router) {
-			r.Group("/inside", all).Handle("GET", "/item", ok, rule("route", limit.Everyone, 1).With(all))
-			r.Group("/outside", shared("group", limit.Everyone, 5).With(all)).Handle("GET", "/item", ok, all)
-			r.Handle("GET", "/alone", ok, rule("route", limit.Everyone, 1).With(limit.Named("all")))
+		flow{name: "sets with others", declare: func(r Router, h http.Handler) {
+			r.Group("/inside", all).Handle("GET", "/item", h, rule("route", limit.Everyone, 1).With(all))
+			r.Group("/outside", shared("group", limit.Everyone, 5).With(all)).Handle("GET", "/item", h, all)
+			r.Handle("GET", "/alone", h, rule("route", limit.Everyone, 1).With(limit.Named("all")))
 		}, steps: []step{
 			send("GET /inside/item", 204).says("RateLimit", `"all";r=8;t=3600, "route";r=0;t=3600`),
 			send("GET /outside/item", 204).says("RateLimit", `"group";r=4;t=3600, "all";r=7;t=3600`),
@@ -189,15 +231,21 @@ func flows() (list []flow) {
 		}},
 		// Requests without a route share the quota of the named set with the routes, and so do
 		// methods that clients make up.
-		flow{name: "unmatched", declare: func(r Router) { r.Use(everyone); r.Handle("GET", "/real", ok) }, steps: []step{
+		flow{name: "unmatched", declare: func(r Router, h http.Handler) { r.Use(everyone); r.Handle("GET", "/real", h) }, steps: []step{
 			send("GET /nothing/0/here", 404), send("POST /nothing/1/here", 404), send("PUT /nothing/2/here", 404),
 			send("DELETE /nothing/3/here", 404), send("OPTIONS /nothing/4/here", 404),
 			send("GET /x0", 429), send("GET /x1", 429), send("GET /real", 429),
 		}},
-		flow{name: "invented methods", declare: func(r Router) { r.Use(everyone); r.Handle("GET", "/real", ok) }, steps: []step{
+		flow{name: "invented methods", declare: func(r Router, h http.Handler) { r.Use(everyone); r.Handle("GET", "/real", h) }, steps: []step{
 			send("INVENTED0 /real", nowhere), send("INVENTED1 /real", nowhere), send("INVENTED2 /real", nowhere),
 			send("INVENTED3 /real", nowhere), send("INVENTED4 /real", nowhere), send("ANOTHER /real", 429),
 		}},
+		// Observe is told once of each decision.
+		flow{name: "observe", declare: func(r Router, h http.Handler) {
+			r.Handle("GET", "/seen", h, limit.Named("seen", limit.Global(time.Minute, 1)))
+			r.Handle("GET", "/free", h)
+		}, steps: []step{send("GET /seen", 204), send("GET /free", 204), send("GET /seen", 429)},
+			seen: []string{"/seen seen admitted mode=exact", "/seen seen refused mode=exact"}},
 		flow{name: "not barred", declare: on("GET /", limit.Rules(limit.PerIP(time.Minute, 1))), options: limit.Options{
 			Exempt: func(limit.Client) bool { return false },
 			Bar:    func(limit.Client) time.Duration { return -1 },

@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sync/atomic"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
@@ -30,9 +29,8 @@ func (s suite) hooks(t *testing.T) {
 		admitted   int
 	}{
 		{"refused", func(o limit.Options) *limit.Limiter { return limit.New(nil, &o) }, http.StatusTooManyRequests, "60", 1},
-		{"barred", screening, http.StatusForbidden, "91", 0},
-		{"undecided", func(o limit.Options) *limit.Limiter { return limit.New(failingStore{err: errBroken}, &o) },
-			http.StatusServiceUnavailable, "1", 0},
+		{"barred", func(o limit.Options) *limit.Limiter { return failing(screening(o)) }, http.StatusForbidden, "91", 0},
+		{"undecided", failing, http.StatusServiceUnavailable, "1", 0},
 	} {
 		for _, set := range []struct {
 			status int
@@ -81,31 +79,6 @@ func (s suite) hooks(t *testing.T) {
 	}
 }
 
-// observe checks that Options.Observe is called once for each decision.
-func (s suite) observe(t *testing.T) {
-	type event struct {
-		path, policy string
-		allowed      bool
-	}
-	events := make(chan event, 3)
-	router := s.framework(limit.New(nil, &limit.Options{
-		Observe: func(r *http.Request, d limit.Decision, err error) {
-			assert.NoError(t, err)
-			events <- event{r.URL.Path, d.Policy, d.Allowed}
-		},
-	}))
-	router.Handle("GET", "/seen", ok, limit.Named("seen", limit.Global(time.Minute, 1)))
-	router.Handle("GET", "/free", ok)
-	c := serve(t, router)
-
-	c.send("GET", "/seen")
-	c.send("GET", "/free")
-	c.send("GET", "/seen")
-	require.Len(t, events, 2, "once for each decision")
-	assert.Equal(t, event{"/seen", "seen", true}, <-events)
-	assert.Equal(t, event{"/seen", "seen", false}, <-events)
-}
-
 // failingStore is a store that fails with an error.
 type failingStore struct {
 	core.Store
@@ -116,76 +89,37 @@ func (f failingStore) Take(context.Context, []core.Ask) error {
 	return f.err
 }
 
+// failing returns a limiter whose store answers no call.
+func failing(o limit.Options) *limit.Limiter { return limit.New(failingStore{err: errBroken}, &o) }
+
 var errBroken = errors.New("the disk is full")
 
-// mustNotRun returns a handler that requests do not reach.
-func mustNotRun(t *testing.T) http.Handler {
-	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler runs uncounted") })
-}
-
-// requireUndecided requires the answer to a request that was not decided.
-func requireUndecided(t *testing.T, a answer) {
-	t.Helper()
-	p := requireProblem(t, a, http.StatusServiceUnavailable)
-	assert.Equal(t, "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", p.Type)
-	assert.Equal(t, "1", a.Header.Get("Retry-After"))
-	for _, cause := range []string{"disk", "dial"} {
-		assert.NotContains(t, a.body, cause, "clients do not learn why")
-	}
-}
-
-// storeFails checks the answer to a request that the store could not decide.
-func (s suite) storeFails(t *testing.T) {
-	var observed atomic.Int32
-	router := s.framework(limit.New(failingStore{err: errBroken}, &limit.Options{
-		Log:     slog.New(slog.DiscardHandler),
-		Headers: limit.Draft11 | limit.XRateLimit,
-		Refuse: func(http.ResponseWriter, *http.Request, limit.Decision) {
-			t.Error("a request that could not be decided is not a refused one")
-		},
-		Observe: func(_ *http.Request, d limit.Decision, err error) {
-			observed.Add(1)
-			assert.ErrorIs(t, err, limit.ErrUndecided)
-			assert.ErrorIs(t, err, errBroken)
-			assert.False(t, d.Allowed)
-		},
-	}))
-	router.Handle("GET", "/", mustNotRun(t), limit.Rules(limit.PerIP(time.Minute, 5)))
-	c := serve(t, router)
-
-	a := c.send("GET", "/")
-	requireUndecided(t, a)
-	assert.Empty(t, a.Header.Get("RateLimit"))
-	assert.Empty(t, a.Header.Get("X-RateLimit-Limit"))
-	assert.EqualValues(t, 1, observed.Load())
-}
-
-// unavailable checks what each choice in Rule.OnStoreError means to clients while
-// the store is unavailable.
-func (s suite) unavailable(t *testing.T) {
-	var modes []core.Mode
-	router := s.framework(limit.New(failingStore{err: fmt.Errorf("dial tcp: i/o timeout: %w", core.ErrUnavailable)}, &limit.Options{
-		Log: slog.New(slog.DiscardHandler),
-		Observe: func(_ *http.Request, d limit.Decision, err error) {
-			assert.NoError(t, err)
-			modes = append(modes, d.Mode)
-		},
-	}))
+// undecided are flows on stores that fail.
+func undecided() []flow {
 	rule := func(on core.OnError) limit.RuleSet {
 		return limit.Rules(limit.Rule{Key: limit.ByIP, Limit: 2, Window: time.Hour, OnStoreError: on})
 	}
-	router.Handle("GET", "/local", ok, rule(limit.Local))
-	router.Handle("GET", "/allow", ok, rule(limit.Allow))
-	router.Handle("GET", "/refuse", mustNotRun(t), rule(limit.Refuse))
-	c := serve(t, router)
-
-	for _, want := range []int{http.StatusNoContent, http.StatusNoContent, http.StatusTooManyRequests} {
-		require.Equal(t, want, c.send("GET", "/local").StatusCode)
-		require.Equal(t, http.StatusNoContent, c.send("GET", "/allow").StatusCode)
-		requireUndecided(t, c.send("GET", "/refuse"))
+	// Clients do not learn why.
+	refused := func(request, detail string) step {
+		return send(request, 503).with(reducedCapacity("The rate limiter is unavailable", detail))
 	}
-	require.Len(t, modes, 9)
-	for i, mode := range modes {
-		assert.Equal(t, []core.Mode{core.ModeLocal, core.ModeAllowed, core.ModeRefused}[i%3], mode, i)
+	round := func(local int) []step {
+		return []step{send("GET /local", local), send("GET /allow", 204), refused("GET /refuse", "Try again in 1 s.").says("Retry-After", "1")}
+	}
+	modes := []string{"mode=local", "mode=allowed", "mode=refused"}
+	return []flow{
+		{name: "store fails", store: failingStore{err: errBroken}, options: limit.Options{
+			Headers: limit.Draft11 | limit.XRateLimit,
+			Refuse:  func(w http.ResponseWriter, _ *http.Request, _ limit.Decision) { w.WriteHeader(http.StatusTeapot) }, // not refused
+		}, declare: on("GET /", limit.Rules(limit.PerIP(time.Minute, 5))), steps: []step{
+			refused("GET /", "").says("Retry-After", "1", "RateLimit", "", "X-RateLimit-Limit", ""),
+		}, seen: []string{errBroken.Error()}},
+		// What each choice in Rule.OnStoreError means to clients while the store is unavailable.
+		{name: "store unavailable", store: failingStore{err: fmt.Errorf("dial tcp: i/o timeout: %w", core.ErrUnavailable)},
+			declare: func(r Router, h http.Handler) {
+				r.Handle("GET", "/local", h, rule(limit.Local))
+				r.Handle("GET", "/allow", h, rule(limit.Allow))
+				r.Handle("GET", "/refuse", h, rule(limit.Refuse))
+			}, steps: slices.Concat(round(204), round(204), round(429)), seen: slices.Repeat(modes, 3)},
 	}
 }

@@ -2,8 +2,8 @@ package adaptertest
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -29,63 +29,6 @@ func observed(t *testing.T) (*limit.Limiter, *[]string) {
 		assert.NoError(t, err)
 		outcomes = append(outcomes, d.Outcome())
 	}}), &outcomes
-}
-
-// busy answers with 503 because the rule says so.
-func (s suite) busy(t *testing.T) {
-	limiter, outcomes := observed(t)
-	c := serve(t, s.one(limiter, ok, limit.Rules(once("capacity", limit.Refusal{Status: http.StatusServiceUnavailable}))))
-
-	require.Equal(t, http.StatusNoContent, c.send("GET", "/").StatusCode)
-	a := c.send("GET", "/")
-	p := requireProblem(t, a, http.StatusServiceUnavailable)
-	assert.Equal(t, problem{
-		Type:     "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
-		Title:    "Temporarily reduced capacity",
-		Status:   503,
-		Detail:   "Try again in 3600 s.",
-		Violated: []string{"capacity"},
-	}, p)
-	assert.Equal(t, "3600", a.Header.Get("Retry-After"))
-	assert.Equal(t, `"capacity";r=0;t=3600`, a.Header.Get("RateLimit"))
-	assert.Equal(t, []string{"admitted", "refused"}, *outcomes)
-}
-
-// redirects sends refused requests to another place, from a route, a group and the
-// whole router. Refuse of limit.Options has nothing to answer.
-func (s suite) redirects(t *testing.T) {
-	limiter, outcomes := observed(t)
-	router := s.framework(limiter)
-	at := func(location string, status int) limit.Refusal {
-		return limit.Refusal{Redirect: location, Status: status}
-	}
-	router.Use(limit.Named("all", limit.Rule{Name: "all", Key: limit.Everyone, Limit: 3, Window: time.Hour, Attempts: true,
-		OnRefusal: at("/all", 307)}))
-	group := router.Group("/api", limit.Named("group", limit.Rule{Name: "group", Key: limit.Everyone, Limit: 2, Window: time.Hour, Attempts: true,
-		OnRefusal: at("https://example.com/group", 302)}))
-	ran := 0
-	group.Handle("POST", "/item", counting(&ran), limit.Rules(once("route", at("/route?a=b", 0))))
-	c := serve(t, router)
-	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-
-	require.Equal(t, http.StatusNoContent, c.send("POST", "/api/item").StatusCode)
-	for _, want := range []struct {
-		status   int
-		location string
-	}{{303, "/route?a=b"}, {302, "https://example.com/group"}, {307, "/all"}} {
-		a := c.send("POST", "/api/item")
-		assert.Equal(t, want.status, a.StatusCode)
-		assert.Equal(t, []string{want.location}, a.Header.Values("Location"))
-		assert.Equal(t, "no-store", a.Header.Get("Cache-Control"))
-		assert.Equal(t, "3600", a.Header.Get("Retry-After"))
-		assert.Empty(t, a.body)
-	}
-	a := c.send("GET", "/nowhere")
-	assert.Equal(t, 307, a.StatusCode, "requests without a route too")
-	assert.Empty(t, a.body)
-	assert.Equal(t, 1, ran)
-	assert.Equal(t, []string{"admitted", "admitted", "admitted", "admitted", "admitted", "redirected", "admitted", "redirected",
-		"redirected", "redirected"}, *outcomes)
 }
 
 // degradesToFallback serves refused requests with another handler. The handlers behind
@@ -211,38 +154,11 @@ func requireProblem(t *testing.T, a answer, status int) problem {
 	assert.Equal(t, "nosniff", a.Header.Get("X-Content-Type-Options"))
 	assert.True(t, strings.HasSuffix(a.body, "}\n"), "the body ends with a line feed: %q", a.body)
 	var p problem
-	require.NoError(t, json.Unmarshal([]byte(a.body), &p), a.body)
+	fields := json.NewDecoder(strings.NewReader(a.body))
+	fields.DisallowUnknownFields() // clients do not learn more
+	require.NoError(t, fields.Decode(&p), a.body)
 	assert.Equal(t, status, p.Status)
 	return p
-}
-
-func (s suite) refusal(t *testing.T) {
-	router := s.framework(limit.New(nil, nil))
-	router.Handle("POST", "/update", ok, limit.Rules(limit.PerIP(time.Minute, 5), limit.Global(time.Hour, 1000)))
-	c := serve(t, router)
-
-	const policies = `"per-ip-1m";q=5;w=60, "global-1h";q=1000;w=3600`
-	for i := range 5 {
-		a := c.send("POST", "/update")
-		require.Equal(t, http.StatusNoContent, a.StatusCode, a.body)
-		assert.Equal(t, policies, a.Header.Get("RateLimit-Policy"))
-		assert.Equal(t, `"per-ip-1m";r=`+strconv.Itoa(4-i)+`;t=60, "global-1h";r=`+strconv.Itoa(999-i)+`;t=3600`,
-			a.Header.Get("RateLimit"))
-		assert.Empty(t, a.Header.Get("Retry-After"))
-		assert.Empty(t, a.Header.Get("Cache-Control"), "caching of an admitted request is up to its handler")
-	}
-	a := c.send("POST", "/update")
-	p := requireProblem(t, a, http.StatusTooManyRequests)
-	assert.Equal(t, problem{
-		Type:     "https://iana.org/assignments/http-problem-types#quota-exceeded",
-		Title:    "Quota exceeded",
-		Status:   429,
-		Detail:   "Try again in 60 s.",
-		Violated: []string{"per-ip-1m"},
-	}, p)
-	assert.Equal(t, "60", a.Header.Get("Retry-After"))
-	assert.Equal(t, policies, a.Header.Get("RateLimit-Policy"))
-	assert.Equal(t, `"per-ip-1m";r=0;t=60, "global-1h";r=995;t=3600`, a.Header.Get("RateLimit"))
 }
 
 // retryAfter waits for as long as Retry-After says, and is admitted.
@@ -258,37 +174,82 @@ func (s suite) retryAfter(t *testing.T) {
 	assert.Equal(t, http.StatusNoContent, do(t.Context(), router).Code)
 }
 
-func (s suite) headerStyles(t *testing.T) {
+// refusals are flows that show what refused requests meet.
+func refusals() []flow {
+	const policies = `"per-ip-1m";q=5;w=60, "global-1h";q=1000;w=3600`
+	quotaExceeded := problem{
+		Type:     "https://iana.org/assignments/http-problem-types#quota-exceeded",
+		Title:    "Quota exceeded",
+		Status:   429,
+		Detail:   "Try again in 60 s.",
+		Violated: []string{"per-ip-1m"},
+	}
+	answers := flow{name: "refusal", declare: on("POST /update", limit.Rules(limit.PerIP(time.Minute, 5), limit.Global(time.Hour, 1000)))}
+	for i := range 5 { // caching of an admitted request is up to its handler
+		answers.steps = append(answers.steps, send("POST /update", 204).says("Retry-After", "", "Cache-Control", "", "RateLimit-Policy", policies,
+			"RateLimit", fmt.Sprintf(`"per-ip-1m";r=%d;t=60, "global-1h";r=%d;t=3600`, 4-i, 999-i)))
+	}
+	answers.steps = append(answers.steps, send("POST /update", 429).with(quotaExceeded).says("Retry-After", "60", "RateLimit-Policy", policies,
+		"RateLimit", `"per-ip-1m";r=0;t=60, "global-1h";r=995;t=3600`))
+
+	// A rule answers with another status, or sends requests to another place: from a route, a
+	// group and the whole router, those without a route too.
+	at := func(location string, status int) limit.Refusal {
+		return limit.Refusal{Redirect: location, Status: status}
+	}
+	attempts := func(name string, n int64, refusal limit.Refusal) limit.RuleSet {
+		return limit.Named(name, limit.Rule{Name: name, Key: limit.Everyone, Limit: n, Window: time.Hour, Attempts: true, OnRefusal: refusal})
+	}
+	sentTo := func(status int, location string) step {
+		return send("POST /api/item", status).says("Location", location, "Cache-Control", "no-store", "Retry-After", "3600")
+	}
+	return []flow{answers,
+		{name: "busy", declare: on("GET /", limit.Rules(once("capacity", limit.Refusal{Status: http.StatusServiceUnavailable}))), steps: []step{
+			send("GET /", 204),
+			send("GET /", 503).with(reducedCapacity("Temporarily reduced capacity", "Try again in 3600 s.", "capacity")).
+				says("Retry-After", "3600", "RateLimit", `"capacity";r=0;t=3600`),
+		}, seen: []string{"admitted", "refused"}},
+		{name: "redirects", declare: func(r Router, h http.Handler) {
+			r.Use(attempts("all", 3, at("/all", 307)))
+			group := r.Group("/api", attempts("group", 2, at("https://example.com/group", 302)))
+			group.Handle("POST", "/item", h, limit.Rules(once("route", at("/route?a=b", 0))))
+		}, steps: []step{
+			send("POST /api/item", 204),
+			sentTo(303, "/route?a=b"), sentTo(302, "https://example.com/group"), sentTo(307, "/all"),
+			send("GET /nowhere", 307),
+		}, seen: strings.Fields("admitted admitted admitted admitted admitted redirected admitted redirected redirected redirected")},
+	}
+}
+
+func headerStyles() (list []flow) {
 	fields := []string{"RateLimit", "RateLimit-Policy", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
 	draft := []string{`"ip";r=1;t=60, "all";r=9;t=3600`, `"ip";q=2;w=60, "all";q=10;w=3600`, "", "", ""}
-	trio := []string{"", "", "2", "1", "60"}
 	for _, test := range []struct {
 		name  string
 		style limit.Headers
 		want  []string
+		rest  string // after a refusal
 	}{
-		{"zero", 0, draft},
-		{"Draft11", limit.Draft11, draft},
-		{"XRateLimit", limit.XRateLimit, trio},
-		{"both", limit.Draft11 | limit.XRateLimit, append(draft[:2:2], trio[2:]...)},
-		{"NoHeaders", limit.NoHeaders, make([]string, 5)},
+		{"zero", 0, draft, ""},
+		{"Draft11", limit.Draft11, draft, ""},
+		{"XRateLimit", limit.XRateLimit, []string{"", "", "2", "1", "60"}, "0"},
+		{"both", limit.Draft11 | limit.XRateLimit, []string{draft[0], draft[1], "2", "1", "60"}, "0"},
+		{"NoHeaders", limit.NoHeaders, make([]string, 5), ""},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			c := serve(t, s.one(limit.New(nil, &limit.Options{Headers: test.style}), ok, limit.Rules(
-				limit.Rule{Name: "ip", Key: limit.ByIP, Limit: 2, Window: time.Minute},
-				limit.Rule{Name: "all", Key: limit.Everyone, Limit: 10, Window: time.Hour})))
-
-			a := c.send("GET", "/")
-			for i, field := range fields {
-				assert.Equal(t, test.want[i], a.Header.Get(field), field)
-			}
-			c.send("GET", "/")
-			a = c.send("GET", "/")
-			requireProblem(t, a, http.StatusTooManyRequests)
-			assert.Equal(t, "60", a.Header.Get("Retry-After"), "whatever the style")
-			if test.style&limit.XRateLimit != 0 {
-				assert.Equal(t, "0", a.Header.Get("X-RateLimit-Remaining"))
-			}
-		})
+		admitted := send("GET /", 204)
+		admitted.want = make(map[string]string)
+		for i, field := range fields {
+			admitted.want[field] = test.want[i]
+		}
+		list = append(list, flow{name: "headers, " + test.name, options: limit.Options{Headers: test.style}, declare: on("GET /", limit.Rules(
+			limit.Rule{Name: "ip", Key: limit.ByIP, Limit: 2, Window: time.Minute},
+			limit.Rule{Name: "all", Key: limit.Everyone, Limit: 10, Window: time.Hour},
+		)), steps: []step{admitted, send("GET /", 204), send("GET /", 429).says("Retry-After", "60", "X-RateLimit-Remaining", test.rest)}})
 	}
+	return list
+}
+
+// reducedCapacity is the document of a request that is refused with 503.
+func reducedCapacity(title, detail string, violated ...string) problem {
+	return problem{"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", title, 503, detail, violated}
 }
