@@ -127,7 +127,7 @@ func TestSentinelFailovers(t *testing.T) {
 	var outages, fromRole, fromSentinel []time.Duration
 	for range failovers() {
 		killed := time.Now()
-		dead, primary, promoted := sentinel.Failover(t)
+		dead, primary, promoted := failover(t, sentinel)
 		// The client asks one of them, which may be the last one to notice.
 		named := redistest.Await(t, 30*time.Second, "all Sentinels name the new primary", func() bool {
 			for _, watcher := range watchers {
@@ -142,7 +142,7 @@ func TestSentinelFailovers(t *testing.T) {
 		outages = append(outages, first.Sub(killed))
 		fromRole = append(fromRole, first.Sub(promoted))
 		fromSentinel = append(fromSentinel, max(0, first.Sub(named)))
-		sentinel.Rejoin(t, dead, primary)
+		rejoin(t, sentinel, dead, primary)
 	}
 	load.end()
 	require.NoError(t, load.unwrapped)

@@ -275,17 +275,15 @@ func TestLossyFailovers(t *testing.T) {
 		loseWrites(t, round, func() redis.UniversalClient {
 			return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: sentinel.Name, SentinelAddrs: sentinel.Addrs})
 		}, primary, replicas, func() {
-			dead, next, _ = sentinel.Failover(t)
+			dead, next, _ = failover(t, sentinel)
 			for _, addr := range sentinel.Addrs {
-				watcher := redis.NewSentinelClient(&redis.Options{Addr: addr})
-				redistest.Await(t, 30*time.Second, "Sentinel names the new primary", func() bool {
+				sentinel.Await(t, addr, "Sentinel names the new primary", func(watcher *redis.SentinelClient) bool {
 					named, err := watcher.GetMasterAddrByName(t.Context(), sentinel.Name).Result()
 					return err == nil && named[0]+":"+named[1] == next.Addr
 				})
-				watcher.Close()
 			}
 		})
-		sentinel.Rejoin(t, dead, next)
+		rejoin(t, sentinel, dead, next)
 	}
 }
 

@@ -34,7 +34,7 @@ func StartSentinel(t testing.TB) *Sentinel {
 		s.Addrs = append(s.Addrs, s.watch(t))
 	}
 	for _, addr := range s.Addrs {
-		s.await(t, addr, "the sentinels know each other and the replicas", func(sentinel *redis.SentinelClient) bool {
+		s.Await(t, addr, "the sentinels know each other and the replicas", func(sentinel *redis.SentinelClient) bool {
 			others, err := sentinel.Sentinels(t.Context(), s.Name).Result()
 			replicas, problem := sentinel.Replicas(t.Context(), s.Name).Result()
 			return err == nil && problem == nil && len(others) == 2 && len(replicas) == 2
@@ -98,44 +98,8 @@ func (s *Sentinel) AwaitReplicas(t testing.TB) (primary *Server) {
 	return primary
 }
 
-// Failover kills the primary, waits for the next one, and returns it and the
-// time at which it took over.
-func (s *Sentinel) Failover(t testing.TB) (dead, primary *Server, at time.Time) {
-	t.Helper()
-	dead = s.Primary(t)
-	if dead == nil {
-		t.Fatal("there is no primary")
-	}
-	dead.Kill()
-	at = Await(t, 30*time.Second, "a new primary", func() bool {
-		primary = s.Primary(t)
-		return primary != nil
-	})
-	return dead, primary, at
-}
-
-// Rejoin restarts a dead node as a replica of the primary, and waits until every
-// sentinel is done with the last failover.
-func (s *Sentinel) Rejoin(t testing.TB, dead, primary *Server) {
-	t.Helper()
-	dead.Restart("--replicaof", spaced(primary.Addr))
-	s.AwaitReplicas(t)
-	for _, addr := range s.Addrs {
-		s.await(t, addr, "a sentinel that knows two live replicas", func(sentinel *redis.SentinelClient) bool {
-			replicas, err := sentinel.Replicas(t.Context(), s.Name).Result()
-			live := 0
-			for _, replica := range replicas {
-				if replica["flags"] == "slave" && replica["master-link-status"] == "ok" {
-					live++
-				}
-			}
-			return err == nil && live == 2
-		})
-	}
-}
-
-// await polls one of the sentinels.
-func (s *Sentinel) await(t testing.TB, addr, what string, condition func(*redis.SentinelClient) bool) {
+// Await polls one of the sentinels.
+func (s *Sentinel) Await(t testing.TB, addr, what string, condition func(*redis.SentinelClient) bool) {
 	t.Helper()
 	client := redis.NewSentinelClient(&redis.Options{Addr: addr})
 	defer client.Close()
