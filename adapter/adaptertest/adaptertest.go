@@ -32,25 +32,9 @@
 //	func TestAdapter(t *testing.T)  { adaptertest.Run(t, newRouter) }
 //	func FuzzRequest(f *testing.F) { adaptertest.Fuzz(f, newRouter) }
 //
-// The tests of package echolimit have a complete one. The suite checks
+// The tests of package echolimit have a complete one.
 //
-//   - the answer to refused and to undecided requests: status, headers, body, and
-//     what Refuse, Fail and Observe of limit.Options do to them;
-//   - that a request is charged to every rule or to none, by its cost, and that the
-//     status of the answer settles the cost, whatever has answered;
-//   - exempt and barred clients, which are charged to no rule;
-//   - the limits of plans and overrides, and what is reserved for a class;
-//   - keys: the client's address with forged and with trusted headers, users, path
-//     values, hostile input;
-//   - scope: routes, groups and the whole router, requests without a route, and the
-//     warnings for declarations that probably mean something else;
-//   - queues: when handlers run, and clients that disconnect or have a deadline;
-//   - leases, which end with the handler however it ends, on HTTP/1.1 and HTTP/2;
-//   - what refused requests meet: 503, a redirect, a degraded response, a wait, a mark;
-//   - the rate and the integrity of slowed bodies;
-//   - that invalid rules panic where a route is declared.
-//
-// It does not check what only one framework has, and the adapter's own tests do:
+// The suite does not check what only one framework has, and the adapter's own tests do:
 // its User, Refuse and Fail functions, which take the framework's context, its
 // Mount function, the framework's error handling, and middleware that runs before
 // the router. [Mount] checks the errors of a Mount function. Adapters for protocols
@@ -123,7 +107,6 @@ func Run(t *testing.T, framework Framework) {
 		{"retry after", bubble(s.retryAfter)},
 		{"flows", s.flows},
 		{"hooks without a status", s.hooks},
-		{"callers", s.callers},
 		{"bodies of exempt and barred clients", s.screenedBodies},
 		{"many routes", s.manyRoutes},
 		{"layers", s.layers},

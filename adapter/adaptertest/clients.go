@@ -21,11 +21,22 @@ import (
 
 type planKey struct{}
 
-// callers checks that a rule has the limit of the caller's plan, which authentication
-// has put into the context of the request; an override takes precedence, and an exempt
-// caller is not charged. Headers and documents show the limit of the caller.
-func (s suite) callers(t *testing.T) {
-	limiter := limit.New(nil, &limit.Options{
+// authenticated puts the plan of a caller into the context of its requests.
+func authenticated(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), planKey{}, r.Header.Get("X-Plan"))))
+	})
+}
+
+// callers is a flow in which a rule has the limit of the caller's plan, an override takes
+// precedence, and an exempt caller is not charged.
+func callers() flow {
+	const global = `"global-1m";q=50;w=60`
+	by := func(user, plan string, most int, statuses ...int) step {
+		return send("GET /item", statuses...).from("X-User", user, "X-Plan", plan).
+			says("RateLimit-Policy", fmt.Sprintf(`"per-user-1m";q=%d;w=60, `, most)+global)
+	}
+	return flow{name: "callers", options: limit.Options{
 		Caller: limit.Caller[*http.Request]{
 			User:  func(r *http.Request) string { return r.Header.Get("X-User") },
 			Plan:  func(r *http.Request) string { plan, _ := r.Context().Value(planKey{}).(string); return plan },
@@ -37,40 +48,14 @@ func (s suite) callers(t *testing.T) {
 			}
 			return 0
 		},
-	})
-	router := s.framework(limiter)
-	router.Handle("GET", "/item", ok, limit.MustParse("1/1m per user plan pro 3 plan 2 2 exempt user root; 50/1m global reserve critical 40"))
-	authenticated := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		router.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), planKey{}, r.Header.Get("X-Plan"))))
-	})
-	c := serve(t, authenticated)
-
-	const global = `"global-1m";q=50;w=60`
-	for _, row := range []struct {
-		user, plan, header string
-		admits             int
-	}{
-		{"alice", "", `"per-user-1m";q=1;w=60, ` + global, 1},
-		{"bob", "pro", `"per-user-1m";q=3;w=60, ` + global, 3},
-		{"dora", "pro", `"per-user-1m";q=4;w=60, ` + global, 4},
-	} {
-		for n := range row.admits + 1 {
-			a := c.send("GET", "/item", "X-User", row.user, "X-Plan", row.plan)
-			if n < row.admits {
-				require.Equal(t, http.StatusNoContent, a.StatusCode, a.body)
-			} else {
-				require.Equal(t, http.StatusTooManyRequests, a.StatusCode)
-			}
-			assert.Equal(t, row.header, a.Header.Get("RateLimit-Policy"))
-		}
-	}
-	for range 2 { // 8 are taken
-		a := c.send("GET", "/item", "X-User", "root")
-		require.Equal(t, http.StatusNoContent, a.StatusCode, a.body)
-		assert.Equal(t, global, a.Header.Get("RateLimit-Policy"))
-	}
-	assert.Equal(t, http.StatusTooManyRequests, c.send("GET", "/item", "X-User", "root").StatusCode, "the rest is reserved")
-	assert.Equal(t, http.StatusNoContent, c.send("GET", "/item", "X-User", "root", "X-Class", "critical").StatusCode)
+	}, declare: on("GET /item", limit.MustParse("1/1m per user plan pro 3 plan 2 2 exempt user root; 50/1m global reserve critical 40")), steps: []step{
+		by("alice", "", 1, 204, 429),
+		by("bob", "pro", 3, 204, 204, 204, 429),
+		by("dora", "pro", 4, 204, 204, 204, 204, 429),
+		send("GET /item", 204, 204).from("X-User", "root").says("RateLimit-Policy", global), // 8 were taken
+		send("GET /item", 429).from("X-User", "root").by("global-1m"),                       // the rest is reserved
+		send("GET /item", 204).from("X-User", "root", "X-Class", "critical"),
+	}}
 }
 
 // screening exempts and bars clients by a header.
@@ -150,7 +135,7 @@ func clients() []flow {
 	}
 	exempt := send("GET /api/item", 204, 204, 204).from("X-Exempt", "yes", "X-Bar", "for good").
 		says("RateLimit", "", "RateLimit-Policy", "", "X-RateLimit-Limit", "", "Retry-After", "", "Cache-Control", "")
-	return []flow{forged,
+	return []flow{forged, callers(),
 		screened("exempt", []step{exempt}, slices.Repeat([]string{"group admitted mode=exempt []", "item admitted mode=exempt []"}, 3)...),
 		screened("barred", []step{barred("a while", "Try again in 91 s.", "91"), barred("for good", "", "")},
 			"group refused mode=barred 1m30.001s []", fmt.Sprint("group refused mode=barred ", limit.Never, " []")),

@@ -84,7 +84,7 @@ func (s suite) flow(t *testing.T, f flow) {
 	}
 	router, ran := s.framework(limit.New(f.store, &f.options)), 0
 	f.declare(router, counting(&ran))
-	c := serve(t, router)
+	c := serve(t, authenticated(router))
 	for _, step := range f.steps {
 		c.expectStep(step)
 		for _, status := range step.statuses {

@@ -139,11 +139,12 @@ func (s suite) watches(t *testing.T) {
 
 // problem is the body of a refusal.
 type problem struct {
-	Type     string   `json:"type"`
-	Title    string   `json:"title"`
-	Status   int      `json:"status"`
-	Detail   string   `json:"detail"`
-	Violated []string `json:"violated-policies"`
+	Type     string           `json:"type"`
+	Title    string           `json:"title"`
+	Status   int              `json:"status"`
+	Detail   string           `json:"detail"`
+	Violated []string         `json:"violated-policies"`
+	Limits   map[string]int64 `json:"limits"` // of callers, where these differ
 }
 
 func requireProblem(t *testing.T, a answer, status int) problem {
@@ -251,5 +252,5 @@ func headerStyles() (list []flow) {
 
 // reducedCapacity is the document of a request that is refused with 503.
 func reducedCapacity(title, detail string, violated ...string) problem {
-	return problem{"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", title, 503, detail, violated}
+	return problem{"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", title, 503, detail, violated, nil}
 }
