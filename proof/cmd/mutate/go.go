@@ -22,15 +22,10 @@ func goMutants(file, text string) ([]mutant, error) {
 	for _, decl := range syntax.Decls {
 		switch decl := decl.(type) {
 		case *ast.FuncDecl:
-			g.function = decl.Name.Name
-			if decl.Recv != nil {
-				g.function = "(" + g.source(decl.Recv.List[0].Type) + ")." + decl.Name.Name
-			}
 			if decl.Body != nil {
 				g.body(decl.Type, decl.Body)
 			}
 		case *ast.GenDecl:
-			g.function = ""
 			if decl.Tok == token.CONST || decl.Tok == token.VAR {
 				g.body(nil, decl)
 			}
@@ -43,7 +38,6 @@ func goMutants(file, text string) ([]mutant, error) {
 type generator struct {
 	file, text string
 	set        *token.FileSet
-	function   string
 	mutants    []mutant
 }
 
@@ -127,7 +121,7 @@ func (g *generator) add(operator string, n ast.Node, to string) {
 
 func (g *generator) replace(operator string, pos token.Pos, from, to string) {
 	at := g.set.Position(pos)
-	g.mutants = append(g.mutants, mutant{g.file, at.Line, g.function, operator, at.Offset, from, to})
+	g.mutants = append(g.mutants, mutant{g.file, at.Line, operator, at.Offset, from, to})
 }
 
 func (g *generator) source(n ast.Node) string {

@@ -9,7 +9,6 @@ import (
 )
 
 var (
-	luaFunction = regexp.MustCompile(`^(?:local )?function ([\w.:]+)`)
 	// luaToken matches a comment, a string, a condition of one line, a name, a
 	// number or an operator.
 	luaToken = regexp.MustCompile(`--[^\n]*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|\b(?:if|elseif) [^\n]*? then\b|[A-Za-z_]\w*|\d\w*(?:\.\d+)?|[<>=~]=|\.\.+|[-+*/%<>]`)
@@ -18,16 +17,11 @@ var (
 
 // luaMutants returns every mutant of a Lua file.
 func luaMutants(file, text string) (mutants []mutant, err error) {
-	line, function, offset := 0, "", 0
+	line, offset := 0, 0
 	for row := range strings.Lines(text) {
 		line++
-		if match := luaFunction.FindStringSubmatch(row); match != nil {
-			function = match[1]
-		} else if strings.HasPrefix(row, "end") {
-			function = ""
-		}
 		add := func(operator string, at int, from, to string) {
-			mutants = append(mutants, mutant{file, line, function, operator, offset + at, from, to})
+			mutants = append(mutants, mutant{file, line, operator, offset + at, from, to})
 		}
 		for at := 0; ; {
 			found := luaToken.FindStringIndex(row[at:])

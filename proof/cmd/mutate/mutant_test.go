@@ -35,14 +35,14 @@ func (s *store) take(n int64) (int64, bool) {
 		got = append(got, m.String())
 	}
 	assert.Equal(t, []string{
-		`p/p.go:3 : constant: "9" for "8"`,
-		`p/p.go:6 (*store).take: negate: "!(n <= most && s.open)" for "n <= most && s.open"`,
-		`p/p.go:6 (*store).take: logic: "||" for "&&"`,
-		`p/p.go:6 (*store).take: boundary: "<" for "<="`,
-		`p/p.go:7 (*store).take: arithmetic: "-=" for "+="`,
-		`p/p.go:7 (*store).take: remove: "" for "s.used += n"`,
-		`p/p.go:8 (*store).take: remove: "" for "s.save()"`,
-		`p/p.go:10 (*store).take: zero: "*new(error)" for "s.err"`,
+		`p/p.go:3: constant: "9" for "8"`,
+		`p/p.go:6: negate: "!(n <= most && s.open)" for "n <= most && s.open"`,
+		`p/p.go:6: logic: "||" for "&&"`,
+		`p/p.go:6: boundary: "<" for "<="`,
+		`p/p.go:7: arithmetic: "-=" for "+="`,
+		`p/p.go:7: remove: "" for "s.used += n"`,
+		`p/p.go:8: remove: "" for "s.save()"`,
+		`p/p.go:10: zero: "*new(error)" for "s.err"`,
 	}, got)
 
 	for _, m := range mutants {
@@ -67,16 +67,16 @@ call(9)
 		got = append(got, m.String())
 	}
 	assert.Equal(t, []string{
-		`take.lua:3 take: negate: "not (n <= 5 and n ~= 'a < 6')" for "n <= 5 and n ~= 'a < 6'"`,
-		`take.lua:3 take: boundary: "<" for "<="`,
-		`take.lua:3 take: constant: "6" for "5"`,
-		`take.lua:3 take: logic: "or" for "and"`,
-		`take.lua:3 take: boundary: "==" for "~="`,
-		`take.lua:3 take: arithmetic: "-" for "+"`,
-		`take.lua:3 take: constant: "2" for "1"`,
-		`take.lua:4 take: arithmetic: "+" for "-"`,
-		`take.lua:4 take: constant: "2" for "1"`,
-		`take.lua:6 : constant: "10" for "9"`,
+		`take.lua:3: negate: "not (n <= 5 and n ~= 'a < 6')" for "n <= 5 and n ~= 'a < 6'"`,
+		`take.lua:3: boundary: "<" for "<="`,
+		`take.lua:3: constant: "6" for "5"`,
+		`take.lua:3: logic: "or" for "and"`,
+		`take.lua:3: boundary: "==" for "~="`,
+		`take.lua:3: arithmetic: "-" for "+"`,
+		`take.lua:3: constant: "2" for "1"`,
+		`take.lua:4: arithmetic: "+" for "-"`,
+		`take.lua:4: constant: "2" for "1"`,
+		`take.lua:6: constant: "10" for "9"`,
 	}, got)
 	at := slices.IndexFunc(mutants, func(m mutant) bool { return m.operator == arithmetic })
 	assert.Contains(t, mutants[at].apply(text), "return n - 1 end\n")

@@ -15,7 +15,6 @@ import (
 type mutant struct {
 	file     string // relative to the root, with slashes
 	line     int
-	function string // around it: "take", "(*store).take"; empty outside of one
 	operator string
 	offset   int
 	from, to string // the text that it replaces, and the new text
@@ -48,7 +47,7 @@ func (m mutant) apply(text string) string {
 }
 
 func (m mutant) String() string {
-	return fmt.Sprintf("%s:%d %s: %s: %.60q for %.60q", m.file, m.line, m.function, m.operator, m.to, m.from)
+	return fmt.Sprintf("%s:%d: %s: %.60q for %.60q", m.file, m.line, m.operator, m.to, m.from)
 }
 
 // noProduct names folders that are not the product, with all below them: tests, what
