@@ -75,4 +75,4 @@ soak:
 	cd proof && LIMIT_SOAK=$(SOAK) go test -count=1 -v -timeout=0 -run 'TestSoak$$' .
 
 mutants:
-	cd proof && go run ./cmd/mutate -n $(MUTANTS) -min 0.75 $(if $(SEED),-seed $(SEED)) $(if $(IN),-in $(IN)) ..
+	cd proof && LIMIT_MUTANTS=$(MUTANTS) LIMIT_MUTANTS_SEED=$(SEED) LIMIT_MUTANTS_IN=$(IN) go test -count=1 -v -timeout=0 -run TestMutants ./mutate

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package mutate
 
 import (
 	"os"
@@ -82,7 +82,7 @@ call(9)
 	assert.Contains(t, mutants[at].apply(text), "return n - 1 end\n")
 }
 
-const root = "../../.."
+const root = "../.."
 
 // TestCollect holds that every folder of the product has packages that test it.
 func TestCollect(t *testing.T) {

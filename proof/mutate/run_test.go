@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package mutate
 
 import (
 	"context"
@@ -56,24 +56,14 @@ const (
 	invalid  verdict = "invalid" // it does not compile
 )
 
-// A runner runs the tests of a tree.
-type runner struct {
-	root    string // absolute
-	scratch string // for the mutated file and the overlay
-}
-
-func newRunner(root string) (r runner, err error) {
-	if r.root, err = filepath.Abs(root); err == nil {
-		r.scratch, err = os.MkdirTemp("", "mutate")
+// test runs the tests of a mutant, which it writes to the scratch folder.
+func (m mutant) test(ctx context.Context, scratch string, timeout time.Duration) (verdict, error) {
+	original, err := filepath.Abs(filepath.Join(root, filepath.FromSlash(m.file)))
+	if err != nil {
+		return "", err
 	}
-	return r, err
-}
-
-// mutate runs the tests of one mutant.
-func (r runner) mutate(ctx context.Context, m mutant, timeout time.Duration) (verdict, error) {
-	original := filepath.Join(r.root, filepath.FromSlash(m.file))
-	mutated := filepath.Join(r.scratch, "mutated"+filepath.Ext(original))
-	overlay := filepath.Join(r.scratch, "overlay.json")
+	mutated := filepath.Join(scratch, "mutated"+filepath.Ext(original))
+	overlay := filepath.Join(scratch, "overlay.json")
 	text, err := os.ReadFile(original)
 	if err != nil {
 		return "", err
@@ -83,16 +73,16 @@ func (r runner) mutate(ctx context.Context, m mutant, timeout time.Duration) (ve
 	if err != nil {
 		return "", err
 	}
-	v, _ := r.run(ctx, path.Dir(m.file), timeout, "-overlay="+overlay)
+	v, _ := run(ctx, path.Dir(m.file), timeout, "-overlay="+overlay)
 	return v, nil
 }
 
 // run runs the tests of a folder, and returns what they print too.
-func (r runner) run(ctx context.Context, folder string, timeout time.Duration, flags ...string) (verdict, string) {
+func run(ctx context.Context, folder string, timeout time.Duration, flags ...string) (verdict, string) {
 	args := []string{"test", "-vet=off", "-failfast", "-short", "-count=1",
 		"-timeout=" + timeout.String(), "-exec=" + limitMemory}
 	command := exec.CommandContext(ctx, "go", append(append(args, flags...), judgesOf(folder)...)...)
-	command.Dir = r.root
+	command.Dir = root
 	command.Env = append(os.Environ(), "LIMIT_REQUIRE_REDIS=1") // a skipped test kills nothing
 	// A test that ends in a timeout leaves its Redis servers behind, which hold the pipe.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
