@@ -37,6 +37,7 @@ type step struct {
 	headers      []string          // of the request: name, value, name, value
 	violated     []string          // the rules that refuse; nil is not checked
 	document     *problem          // nil is not checked
+	body         string            // of any other answer than a refusal
 	want         map[string]string // headers of each answer, with several lines joined
 }
 
@@ -49,6 +50,8 @@ func send(request string, statuses ...int) step {
 func (s step) from(headers ...string) step { s.headers = headers; return s }
 
 func (s step) by(rules ...string) step { s.violated = rules; return s }
+
+func (s step) answers(body string) step { s.body = body; return s }
 
 func (s step) with(document problem) step { s.document = &document; return s }
 
@@ -65,7 +68,7 @@ func (s step) says(headers ...string) step {
 const nowhere = 0
 
 func (s suite) flows(t *testing.T) {
-	for _, f := range slices.Concat(flows(), refusals(), headerStyles(), clients(), costs(), undecided()) {
+	for _, f := range slices.Concat(flows(), refusals(), degraded(), headerStyles(), clients(), costs(), undecided()) {
 		t.Run(f.name, func(t *testing.T) { s.flow(t, f) })
 	}
 }
@@ -130,7 +133,7 @@ func (c client) expectStep(s step) {
 			}
 		default:
 			require.Equal(c.t, status, a.StatusCode, "%s %s, request %d: %s", s.method, s.path, i+1, a.body)
-			assert.True(c.t, status/100 != 3 || a.body == "", "the body of a redirect: %q", a.body)
+			assert.True(c.t, status >= 400 || a.body == s.body, "the body of %s %s: %q", s.method, s.path, a.body)
 		}
 		for name, want := range s.want {
 			assert.Equal(c.t, want, strings.Join(a.Header.Values(name), ", "), "%s of %s %s", name, s.method, s.path)

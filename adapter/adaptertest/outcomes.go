@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -29,50 +30,6 @@ func observed(t *testing.T) (*limit.Limiter, *[]string) {
 		assert.NoError(t, err)
 		outcomes = append(outcomes, d.Outcome())
 	}}), &outcomes
-}
-
-// degradesToFallback serves refused requests with another handler. The handlers behind
-// the rules do not run, and the rules behind it are not charged.
-func (s suite) degradesToFallback(t *testing.T) {
-	for _, fallback := range []struct {
-		name    string
-		handler http.HandlerFunc
-		status  int
-		body    string
-	}{
-		{"status", func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(http.StatusAccepted)
-			w.Write([]byte("cached\n"))
-		}, 202, "cached\n"},
-		{"body alone", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("cached\n")) }, 200, "cached\n"},
-		{"nothing", func(http.ResponseWriter, *http.Request) {}, 200, ""},
-	} {
-		limiter, outcomes := observed(t)
-		router := s.framework(limiter)
-		ran := 0
-		router.Use(limit.Named("all", once("all", limit.Refusal{Degrade: true, Fallback: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			assert.True(t, limit.DecisionFrom(r.Context()).Outcome() == "degraded")
-			fallback.handler(w, r)
-		})})))
-		router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			ran++
-			assert.False(t, limit.DecisionFrom(r.Context()).Outcome() == "degraded")
-			ok(w, r)
-		}), rule("route", limit.Everyone, 9))
-		c := serve(t, router)
-
-		require.Equal(t, http.StatusNoContent, c.send("GET", "/").StatusCode)
-		for _, path := range []string{"/", "/nowhere"} {
-			a := c.send("GET", path)
-			assert.Equal(t, fallback.status, a.StatusCode, fallback.name)
-			assert.Equal(t, fallback.body, a.body, fallback.name)
-			assert.Equal(t, `"all";r=0;t=3600`, a.Header.Get("RateLimit"))
-			assert.Empty(t, a.Header.Get("Retry-After"), "it was answered")
-			assert.Empty(t, a.Header.Get("Cache-Control"), "that is up to the fallback")
-		}
-		assert.Equal(t, 1, ran)
-		assert.Equal(t, []string{"admitted", "admitted", "degraded", "degraded"}, *outcomes)
-	}
 }
 
 // degradesTheHandler runs the handler of refused requests, which holds no lease then and
@@ -105,36 +62,6 @@ func (s suite) degradesTheHandler(t *testing.T) {
 	requireProblem(t, c.send("GET", "/"), http.StatusTooManyRequests)
 	assert.Equal(t, []string{"admitted", "degraded", "admitted", "degraded", "refused"}, *outcomes)
 	assert.Zero(t, settled.Load())
-}
-
-// watches admits requests that rules only watch: marked ones, which clients and handlers
-// see, and shadows, which they do not.
-func (s suite) watches(t *testing.T) {
-	limiter, outcomes := observed(t)
-	router := s.framework(limiter)
-	router.Use(limit.Named("outer", once("outer", limit.Refusal{Mark: true}),
-		limit.Rule{Name: "shadow", Key: limit.Everyone, Limit: 1, Window: time.Hour, Shadow: &rules.Shadow{}}))
-	var marked [][]string
-	router.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		marked = append(marked, routetest.Marked(limit.DecisionFrom(r.Context())))
-		ok(w, r)
-	}), limit.Rules(once("inner", limit.Refusal{Mark: true})))
-	c := serve(t, router)
-
-	for range 2 {
-		a := c.send("GET", "/")
-		assert.Equal(t, http.StatusNoContent, a.StatusCode)
-		assert.Equal(t, `"outer";r=0;t=3600, "inner";r=0;t=3600`, strings.Join(a.Header.Values("RateLimit"), ", "))
-		assert.Equal(t, `"outer";q=1;w=3600, "inner";q=1;w=3600`, strings.Join(a.Header.Values("RateLimit-Policy"), ", "))
-		assert.Empty(t, a.Header.Get("Retry-After"))
-		if len(marked) == 1 {
-			assert.Empty(t, a.Header.Values("RateLimit-Marked"))
-		} else {
-			assert.Equal(t, "outer, inner", strings.Join(a.Header.Values("RateLimit-Marked"), ", "))
-		}
-	}
-	assert.Equal(t, [][]string{nil, {"outer", "inner"}}, marked)
-	assert.Equal(t, []string{"admitted", "admitted", "marked", "marked"}, *outcomes)
 }
 
 // problem is the body of a refusal.
@@ -253,4 +180,49 @@ func headerStyles() (list []flow) {
 // reducedCapacity is the document of a request that is refused with 503.
 func reducedCapacity(title, detail string, violated ...string) problem {
 	return problem{"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", title, 503, detail, violated, nil}
+}
+
+// degraded are flows of requests that run another handler than they ask for, or that rules only
+// watch. Handlers that see another outcome than they should answer with 500.
+func degraded() (list []flow) {
+	expecting := func(outcome string, h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if limit.DecisionFrom(r.Context()).Outcome() != outcome {
+				w.WriteHeader(http.StatusInternalServerError)
+				return
+			}
+			h.ServeHTTP(w, r)
+		})
+	}
+	// The handlers behind the rules do not run, and the rules behind it are not charged.
+	for body, fallback := range map[string]http.HandlerFunc{
+		"202 cached": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusAccepted)
+			w.Write([]byte("cached"))
+		},
+		"200 cached": func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("cached")) },
+		"200 ":       silent,
+	} {
+		status, _ := strconv.Atoi(body[:3])
+		served := func(request string) step {
+			return send(request, status).answers(body[4:]).says("RateLimit", `"all";r=0;t=3600`, "Retry-After", "", "Cache-Control", "")
+		}
+		list = append(list, flow{name: "degrades to " + body, declare: func(r Router, h http.Handler) {
+			r.Use(limit.Named("all", once("all", limit.Refusal{Degrade: true, Fallback: expecting("degraded", fallback)})))
+			r.Handle("GET", "/", expecting("admitted", h), rule("route", limit.Everyone, 9))
+		}, steps: []step{send("GET /", 204), served("GET /"), served("GET /nowhere")}, seen: strings.Fields("admitted admitted degraded degraded")})
+	}
+	// Clients and handlers see marks, and not shadows.
+	watched := func(marked string) step {
+		return send("GET /", 204).says("RateLimit", `"outer";r=0;t=3600, "inner";r=0;t=3600`, "Retry-After", "",
+			"RateLimit-Policy", `"outer";q=1;w=3600, "inner";q=1;w=3600`, "RateLimit-Marked", marked, "X-Marked", marked)
+	}
+	return append(list, flow{name: "watches", declare: func(r Router, h http.Handler) {
+		r.Use(limit.Named("outer", once("outer", limit.Refusal{Mark: true}),
+			limit.Rule{Name: "shadow", Key: limit.Everyone, Limit: 1, Window: time.Hour, Shadow: &rules.Shadow{}}))
+		r.Handle("GET", "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Marked", strings.Join(routetest.Marked(limit.DecisionFrom(r.Context())), ", "))
+			h.ServeHTTP(w, r)
+		}), limit.Rules(once("inner", limit.Refusal{Mark: true})))
+	}, steps: []step{watched(""), watched("outer, inner")}, seen: strings.Fields("admitted admitted marked marked")})
 }
