@@ -115,7 +115,6 @@ func Run(t *testing.T, framework Framework) {
 		{"layers of requests of handlers", s.layersOfHandlers},
 		{"canceled", s.canceled},
 		{"concurrent", s.concurrent},
-		{"settles", s.settles},
 		{"settles broken requests", s.settlesBroken},
 		{"settles by a later answer", s.settlesLater},
 		{"settles a later panic", s.settlesRecovered},

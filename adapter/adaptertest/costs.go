@@ -2,9 +2,7 @@ package adaptertest
 
 import (
 	"io"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"sync"
 	"testing"
@@ -41,61 +39,49 @@ func costs() []flow {
 		negative("-9223372036854775808"),
 		of("0", 204, "", `"global-1h";r=98;t=3600, "units";r=3;t=3600`),
 		of("3", 204, "", `"global-1h";r=97;t=3600, "units";r=0;t=3600`),
-	}, seen: []string{"admitted <nil>", "refused <nil>", "refused <nil>", "refused <nil>", `rule "units": cost -1: write 0 or more`,
-		`rule "units": cost -9223372036854775808: write 0 or more`, "admitted <nil>", "admitted <nil>"},
+	}, seen: []string{"admitted <nil>", "refused <nil>", "refused <nil>", "refused <nil>", `allowed=false rule "units": cost -1: write 0 or more`,
+		`allowed=false rule "units": cost -9223372036854775808: write 0 or more`, "admitted <nil>", "admitted <nil>"},
 		notices: []string{"code=" + notice.Undecided}}}
 }
 
-// settles checks that the status of the answer settles the cost of a request, and
-// that the other rules of the set stay as they are.
-func (s suite) settles(t *testing.T) {
-	var undecided []error
-	router := s.framework(limit.New(nil, &limit.Options{
-		Log: slog.New(slog.DiscardHandler),
-		Observe: func(_ *http.Request, _ limit.Decision, err error) {
-			if err != nil {
-				undecided = append(undecided, err)
+// settlements are flows in which the status of the answer settles the cost of a request, and the
+// other rules of the set stay as they are.
+func settlements() []flow {
+	answer := func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch status, _ := strconv.Atoi(r.Header.Get("X-Status")); status {
+			case 0: // a handler that writes nothing
+			case 1:
+				_, _ = w.Write([]byte("a body alone"))
+			case http.StatusNoContent:
+				h.ServeHTTP(w, r)
+			default:
+				w.WriteHeader(status)
 			}
-		},
-	}))
-	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch status, _ := strconv.Atoi(r.Header.Get("X-Status")); status {
-		case 0: // a handler that writes nothing
-		case 1:
-			_, _ = w.Write([]byte("a body alone"))
-		default:
-			w.WriteHeader(status)
-		}
-	})
+		})
+	}
+	get := func(status int) step { return send("GET /", status).from("X-Status", strconv.Itoa(status)) }
+	nothing, body := send("GET /", 200), send("GET /", 200).from("X-Status", "1").answers("a body alone")
+	costs := func(status int, left string) step { return get(status).says("RateLimit", `"units";r=`+left+`;t=3600`) }
 	failed := limit.Rule{Name: "failed", Key: limit.Everyone, Limit: 3, Window: time.Hour, Settle: rules.OnStatus(http.StatusUnauthorized)}
-	router.Handle("GET", "/login", answer, limit.Rules(failed, limit.Global(time.Hour, 1000)))
-	router.Handle("GET", "/costs", answer, limit.Rules(limit.Rule{Name: "units", Key: limit.Everyone, Limit: 100, Window: time.Hour,
+	units := limit.Rule{Name: "units", Key: limit.Everyone, Limit: 100, Window: time.Hour,
 		Cost:   rules.CostBy("units", func(*http.Request) int64 { return 10 }),
-		Settle: rules.SettleBy("units", func(_ *http.Request, status int) int64 { return int64(status) - 210 })}))
-	get := func(path string, status int) *httptest.ResponseRecorder {
-		return routetest.Do(router, "GET", path, "X-Status", strconv.Itoa(status))
+		Settle: rules.SettleBy("units", func(_ *http.Request, status int) int64 { return int64(status) - 210 })}
+	return []flow{
+		{name: "settles", declare: func(r Router, h http.Handler) {
+			r.Handle("GET", "/", answer(h), limit.Rules(failed, limit.Global(time.Hour, 1000)))
+		}, steps: []step{
+			nothing, body, get(200), get(204), get(403), get(500), nothing, body, get(200), // only 401 counts
+			get(401), get(401), get(401),
+			send("GET /", 429, 429).says("RateLimit", `"failed";r=0;t=3600, "global-1h";r=988;t=3600`),
+		}},
+		// The header is that of the decision, which takes 10. The last is settled at no more than
+		// there was room for.
+		{name: "settles costs", declare: func(r Router, h http.Handler) { r.Handle("GET", "/", answer(h), limit.Rules(units)) }, steps: []step{
+			costs(210, "90"), costs(215, "90"), costs(220, "85"), costs(250, "75"), costs(209, "35"), costs(210, "25"), costs(500, "25"),
+			send("GET /", 429),
+		}, notices: []string{"code=" + notice.Unsettled + ` settled: cost -1`}},
 	}
-	for _, status := range []int{0, 1, 200, 204, 403, 500, 0, 1, 200} {
-		require.NotEqual(t, http.StatusTooManyRequests, get("/login", status).Code, "only 401 counts")
-	}
-	for range 3 {
-		require.Equal(t, http.StatusUnauthorized, get("/login", http.StatusUnauthorized).Code)
-	}
-	assert.Equal(t, http.StatusTooManyRequests, get("/login", 200).Code)
-	assert.Equal(t, []string{`"failed";r=0;t=3600, "global-1h";r=988;t=3600`}, get("/login", 200).Header()["Ratelimit"])
-
-	for _, row := range []struct {
-		status int
-		left   string // after the next request, which takes 10
-	}{{210, `"units";r=90`}, {215, `"units";r=90`}, {220, `"units";r=85`}, {250, `"units";r=75`}, {209, `"units";r=35`},
-		{210, `"units";r=25`}, {500, `"units";r=25`}} {
-		w := get("/costs", row.status)
-		require.Equal(t, row.status, w.Code)
-		assert.Contains(t, w.Header().Get("Ratelimit"), row.left)
-	}
-	assert.Equal(t, http.StatusTooManyRequests, get("/costs", 210).Code, "no more than there was room for was taken")
-	require.Len(t, undecided, 1)
-	assert.ErrorContains(t, undecided[0], `rule "units": settled: cost -1`)
 }
 
 // settlesBroken checks that a request counts while its handler runs and, if its

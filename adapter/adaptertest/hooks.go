@@ -113,7 +113,7 @@ func undecided() []flow {
 			Refuse:  func(w http.ResponseWriter, _ *http.Request, _ limit.Decision) { w.WriteHeader(http.StatusTeapot) }, // not refused
 		}, declare: on("GET /", limit.Rules(limit.PerIP(time.Minute, 5))), steps: []step{
 			refused("GET /", "").says("Retry-After", "1", "RateLimit", "", "X-RateLimit-Limit", ""),
-		}, seen: []string{errBroken.Error()}},
+		}, seen: []string{"allowed=false " + errBroken.Error()}},
 		// What each choice in Rule.OnStoreError means to clients while the store is unavailable.
 		{name: "store unavailable", store: failingStore{err: fmt.Errorf("dial tcp: i/o timeout: %w", core.ErrUnavailable)},
 			declare: func(r Router, h http.Handler) {
