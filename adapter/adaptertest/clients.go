@@ -48,7 +48,9 @@ func callers() flow {
 			}
 			return 0
 		},
-	}, declare: on("GET /item", limit.MustParse("1/1m per user plan pro 3 plan 2 2 exempt user root; 50/1m global reserve critical 40")), steps: []step{
+	}, declare: on("GET /item", limit.MustParse(
+		"1/1m per user plan pro 3 plan 2 2 exempt user root; 50/1m global reserve critical 40",
+	)), steps: []step{
 		by("alice", "", 1, 204, 429),
 		by("bob", "pro", 3, 204, 204, 204, 429),
 		by("dora", "pro", 4, 204, 204, 204, 204, 429),
@@ -130,13 +132,15 @@ func clients() []flow {
 			}}
 	}
 	barred := func(bar, detail, after string) step {
-		return send("GET /api/item", 403).from("X-Bar", bar).with(problem{Type: "about:blank", Title: "Forbidden", Status: 403, Detail: detail}).
+		return send("GET /api/item", 403).from("X-Bar", bar).
+			with(problem{Type: "about:blank", Title: "Forbidden", Status: 403, Detail: detail}).
 			says("Retry-After", after, "RateLimit", "", "RateLimit-Policy", "", "X-RateLimit-Limit", "")
 	}
 	exempt := send("GET /api/item", 204, 204, 204).from("X-Exempt", "yes", "X-Bar", "for good").
 		says("RateLimit", "", "RateLimit-Policy", "", "X-RateLimit-Limit", "", "Retry-After", "", "Cache-Control", "")
+	told := []string{"group admitted mode=exempt []", "item admitted mode=exempt []"}
 	return []flow{forged, callers(),
-		screened("exempt", []step{exempt}, slices.Repeat([]string{"group admitted mode=exempt []", "item admitted mode=exempt []"}, 3)...),
+		screened("exempt", []step{exempt}, slices.Repeat(told, 3)...),
 		screened("barred", []step{barred("a while", "Try again in 91 s.", "91"), barred("for good", "", "")},
 			"group refused mode=barred 1m30.001s []", fmt.Sprint("group refused mode=barred ", limit.Never, " []")),
 	}

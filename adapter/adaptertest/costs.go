@@ -20,10 +20,11 @@ import (
 // costs are flows of requests with a cost. A negative one neither runs the handler nor charges
 // anything.
 func costs() []flow {
-	units := limit.Rule{Name: "units", Key: limit.Everyone, Limit: 10, Window: time.Hour, Cost: rules.CostBy("units", func(r *http.Request) int64 {
+	cost := rules.CostBy("units", func(r *http.Request) int64 {
 		n, _ := strconv.ParseInt(r.Header.Get("X-Cost"), 10, 64)
 		return n
-	})}
+	})
+	units := limit.Rule{Name: "units", Key: limit.Everyone, Limit: 10, Window: time.Hour, Cost: cost}
 	of := func(cost string, status int, retryAfter, rateLimit string) step {
 		return send("GET /", status).from("X-Cost", cost).says("Retry-After", retryAfter, "RateLimit", rateLimit)
 	}
@@ -39,9 +40,12 @@ func costs() []flow {
 		negative("-9223372036854775808"),
 		of("0", 204, "", `"global-1h";r=98;t=3600, "units";r=3;t=3600`),
 		of("3", 204, "", `"global-1h";r=97;t=3600, "units";r=0;t=3600`),
-	}, seen: []string{"admitted <nil>", "refused <nil>", "refused <nil>", "refused <nil>", `allowed=false rule "units": cost -1: write 0 or more`,
-		`allowed=false rule "units": cost -9223372036854775808: write 0 or more`, "admitted <nil>", "admitted <nil>"},
-		notices: []string{"code=" + notice.Undecided}}}
+	}, seen: []string{
+		"admitted <nil>", "refused <nil>", "refused <nil>", "refused <nil>",
+		`allowed=false rule "units": cost -1: write 0 or more`,
+		`allowed=false rule "units": cost -9223372036854775808: write 0 or more`,
+		"admitted <nil>", "admitted <nil>",
+	}, notices: []string{"code=" + notice.Undecided}}}
 }
 
 // settlements are flows in which the status of the answer settles the cost of a request, and the
@@ -77,8 +81,11 @@ func settlements() []flow {
 		}},
 		// The header is that of the decision, which takes 10. The last is settled at no more than
 		// there was room for.
-		{name: "settles costs", declare: func(r Router, h http.Handler) { r.Handle("GET", "/", answer(h), limit.Rules(units)) }, steps: []step{
-			costs(210, "90"), costs(215, "90"), costs(220, "85"), costs(250, "75"), costs(209, "35"), costs(210, "25"), costs(500, "25"),
+		{name: "settles costs", declare: func(r Router, h http.Handler) {
+			r.Handle("GET", "/", answer(h), limit.Rules(units))
+		}, steps: []step{
+			costs(210, "90"), costs(215, "90"), costs(220, "85"), costs(250, "75"),
+			costs(209, "35"), costs(210, "25"), costs(500, "25"),
 			send("GET /", 429),
 		}, notices: []string{"code=" + notice.Unsettled + ` settled: cost -1`}},
 	}

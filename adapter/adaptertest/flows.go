@@ -68,7 +68,8 @@ func (s step) says(headers ...string) step {
 const nowhere = 0
 
 func (s suite) flows(t *testing.T) {
-	for _, f := range slices.Concat(flows(), refusals(), degraded(), headerStyles(), clients(), costs(), settlements(), undecided()) {
+	for _, f := range slices.Concat(flows(), refusals(), degraded(), headerStyles(), clients(), costs(),
+		settlements(), undecided()) {
 		t.Run(f.name, func(t *testing.T) { s.flow(t, f) })
 	}
 }
@@ -83,7 +84,8 @@ func (s suite) flow(t *testing.T, f flow) {
 		}
 		assert.True(t, err == nil || errors.Is(err, limit.ErrUndecided), err)
 		assert.True(t, err != nil || time.Since(d.At) < time.Minute, d.At)
-		fmt.Fprintf(seen, "%s %s %s mode=%v allowed=%v %v %v %v\n", r.RequestURI, d.Policy, d.Outcome(), d.Mode, d.Allowed, d.RetryAfter, rules, err)
+		fmt.Fprintf(seen, "%s %s %s mode=%v allowed=%v %v %v %v\n",
+			r.RequestURI, d.Policy, d.Outcome(), d.Mode, d.Allowed, d.RetryAfter, rules, err)
 	}
 	router, ran := s.framework(limit.New(f.store, &f.options)), 0
 	f.declare(router, counting(&ran))

@@ -104,13 +104,16 @@ func undecided() []flow {
 		return send(request, 503).with(reducedCapacity("The rate limiter is unavailable", detail))
 	}
 	round := func(local int) []step {
-		return []step{send("GET /local", local), send("GET /allow", 204), refused("GET /refuse", "Try again in 1 s.").says("Retry-After", "1")}
+		return []step{send("GET /local", local), send("GET /allow", 204),
+			refused("GET /refuse", "Try again in 1 s.").says("Retry-After", "1")}
 	}
 	modes := []string{"mode=local", "mode=allowed", "mode=refused"}
 	return []flow{
 		{name: "store fails", store: failingStore{err: errBroken}, options: limit.Options{
 			Headers: limit.Draft11 | limit.XRateLimit,
-			Refuse:  func(w http.ResponseWriter, _ *http.Request, _ limit.Decision) { w.WriteHeader(http.StatusTeapot) }, // not refused
+			Refuse: func(w http.ResponseWriter, _ *http.Request, _ limit.Decision) { // which it is not
+				w.WriteHeader(http.StatusTeapot)
+			},
 		}, declare: on("GET /", limit.Rules(limit.PerIP(time.Minute, 5))), steps: []step{
 			refused("GET /", "").says("Retry-After", "1", "RateLimit", "", "X-RateLimit-Limit", ""),
 		}, seen: []string{"allowed=false " + errBroken.Error()}},

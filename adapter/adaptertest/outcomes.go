@@ -112,13 +112,14 @@ func refusals() []flow {
 		Detail:   "Try again in 60 s.",
 		Violated: []string{"per-ip-1m"},
 	}
-	answers := flow{name: "refusal", declare: on("POST /update", limit.Rules(limit.PerIP(time.Minute, 5), limit.Global(time.Hour, 1000)))}
+	answers := flow{name: "refusal", declare: on("POST /update",
+		limit.Rules(limit.PerIP(time.Minute, 5), limit.Global(time.Hour, 1000)))}
 	for i := range 5 { // caching of an admitted request is up to its handler
-		answers.steps = append(answers.steps, send("POST /update", 204).says("Retry-After", "", "Cache-Control", "", "RateLimit-Policy", policies,
-			"RateLimit", fmt.Sprintf(`"per-ip-1m";r=%d;t=60, "global-1h";r=%d;t=3600`, 4-i, 999-i)))
+		answers.steps = append(answers.steps, send("POST /update", 204).says("Retry-After", "", "Cache-Control", "",
+			"RateLimit-Policy", policies, "RateLimit", fmt.Sprintf(`"per-ip-1m";r=%d;t=60, "global-1h";r=%d;t=3600`, 4-i, 999-i)))
 	}
-	answers.steps = append(answers.steps, send("POST /update", 429).with(quotaExceeded).says("Retry-After", "60", "RateLimit-Policy", policies,
-		"RateLimit", `"per-ip-1m";r=0;t=60, "global-1h";r=995;t=3600`))
+	answers.steps = append(answers.steps, send("POST /update", 429).with(quotaExceeded).says("Retry-After", "60",
+		"RateLimit-Policy", policies, "RateLimit", `"per-ip-1m";r=0;t=60, "global-1h";r=995;t=3600`))
 
 	// A rule answers with another status, or sends requests to another place: from a route, a
 	// group and the whole router, those without a route too.
@@ -126,13 +127,14 @@ func refusals() []flow {
 		return limit.Refusal{Redirect: location, Status: status}
 	}
 	attempts := func(name string, n int64, refusal limit.Refusal) limit.RuleSet {
-		return limit.Named(name, limit.Rule{Name: name, Key: limit.Everyone, Limit: n, Window: time.Hour, Attempts: true, OnRefusal: refusal})
+		return limit.Named(name, limit.Rule{Name: name, Key: limit.Everyone, Limit: n, Window: time.Hour,
+			Attempts: true, OnRefusal: refusal})
 	}
 	sentTo := func(status int, location string) step {
 		return send("POST /api/item", status).says("Location", location, "Cache-Control", "no-store", "Retry-After", "3600")
 	}
 	return []flow{answers,
-		{name: "busy", declare: on("GET /", limit.Rules(once("capacity", limit.Refusal{Status: http.StatusServiceUnavailable}))), steps: []step{
+		{name: "busy", declare: on("GET /", limit.Rules(once("capacity", limit.Refusal{Status: 503}))), steps: []step{
 			send("GET /", 204),
 			send("GET /", 503).with(reducedCapacity("Temporarily reduced capacity", "Try again in 3600 s.", "capacity")).
 				says("Retry-After", "3600", "RateLimit", `"capacity";r=0;t=3600`),
@@ -145,7 +147,8 @@ func refusals() []flow {
 			send("POST /api/item", 204),
 			sentTo(303, "/route?a=b"), sentTo(302, "https://example.com/group"), sentTo(307, "/all"),
 			send("GET /nowhere", 307),
-		}, seen: strings.Fields("admitted admitted admitted admitted admitted redirected admitted redirected redirected redirected")},
+		}, seen: strings.Fields("admitted admitted admitted " +
+			"admitted admitted redirected admitted redirected redirected redirected")},
 	}
 }
 
@@ -169,17 +172,21 @@ func headerStyles() (list []flow) {
 		for i, field := range fields {
 			admitted.want[field] = test.want[i]
 		}
-		list = append(list, flow{name: "headers, " + test.name, options: limit.Options{Headers: test.style}, declare: on("GET /", limit.Rules(
-			limit.Rule{Name: "ip", Key: limit.ByIP, Limit: 2, Window: time.Minute},
-			limit.Rule{Name: "all", Key: limit.Everyone, Limit: 10, Window: time.Hour},
-		)), steps: []step{admitted, send("GET /", 204), send("GET /", 429).says("Retry-After", "60", "X-RateLimit-Remaining", test.rest)}})
+		refused := send("GET /", 429).says("Retry-After", "60", "X-RateLimit-Remaining", test.rest)
+		list = append(list, flow{
+			name: "headers, " + test.name, options: limit.Options{Headers: test.style}, declare: on("GET /", limit.Rules(
+				limit.Rule{Name: "ip", Key: limit.ByIP, Limit: 2, Window: time.Minute},
+				limit.Rule{Name: "all", Key: limit.Everyone, Limit: 10, Window: time.Hour},
+			)), steps: []step{admitted, send("GET /", 204), refused},
+		})
 	}
 	return list
 }
 
 // reducedCapacity is the document of a request that is refused with 503.
 func reducedCapacity(title, detail string, violated ...string) problem {
-	return problem{"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", title, 503, detail, violated, nil}
+	return problem{"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", title, 503,
+		detail, violated, nil}
 }
 
 // degraded are flows of requests that run another handler than they ask for, or that rules only
@@ -205,12 +212,14 @@ func degraded() (list []flow) {
 	} {
 		status, _ := strconv.Atoi(body[:3])
 		served := func(request string) step {
-			return send(request, status).answers(body[4:]).says("RateLimit", `"all";r=0;t=3600`, "Retry-After", "", "Cache-Control", "")
+			return send(request, status).answers(body[4:]).
+				says("RateLimit", `"all";r=0;t=3600`, "Retry-After", "", "Cache-Control", "")
 		}
 		list = append(list, flow{name: "degrades to " + body, declare: func(r Router, h http.Handler) {
 			r.Use(limit.Named("all", once("all", limit.Refusal{Degrade: true, Fallback: expecting("degraded", fallback)})))
 			r.Handle("GET", "/", expecting("admitted", h), rule("route", limit.Everyone, 9))
-		}, steps: []step{send("GET /", 204), served("GET /"), served("GET /nowhere")}, seen: strings.Fields("admitted admitted degraded degraded")})
+		}, steps: []step{send("GET /", 204), served("GET /"), served("GET /nowhere")},
+			seen: strings.Fields("admitted admitted degraded degraded")})
 	}
 	// Clients and handlers see marks, and not shadows.
 	watched := func(marked string) step {

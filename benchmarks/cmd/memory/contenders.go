@@ -72,7 +72,8 @@ func store(l load) caller {
 	s := memstore.New(&memstore.Options{MaxKeys: l.maxKeys()})
 	ctx := context.Background()
 	charge := func(rule string, q quota) core.Charge {
-		return core.Charge{Policy: "POST /update", Rule: rule, Cost: 1, Quota: core.Quota{Limit: q.limit, Window: q.window.Microseconds()}}
+		quota := core.Quota{Limit: q.limit, Window: q.window.Microseconds()}
+		return core.Charge{Policy: "POST /update", Rule: rule, Cost: 1, Quota: quota}
 	}
 	return func() func(string) bool {
 		asks := []core.Ask{{Charges: []core.Charge{charge("ip", l.each), charge("global", ample)}}}

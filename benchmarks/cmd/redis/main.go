@@ -57,7 +57,9 @@ func start(ctx context.Context, t contest, run func(contest, context.Context) er
 		return err
 	}
 	defer process.Kill()
-	t.client = redis.NewClient(&redis.Options{Addr: process.Addr, PoolSize: 64, ReadTimeout: patience, ContextTimeoutEnabled: true})
+	t.client = redis.NewClient(&redis.Options{
+		Addr: process.Addr, PoolSize: 64, ReadTimeout: patience, ContextTimeoutEnabled: true,
+	})
 	defer t.client.Close()
 	server := t.client.InfoMap(ctx, "server")
 	if err := server.Err(); err != nil {
