@@ -56,16 +56,12 @@ type refusal struct {
 	until    int64 // when the next chunk is asked for
 	units    int64 // of the chunk
 	answered int64
-	at       int64 // of the store
-	outcome  core.Outcome
+	first    core.Decision
 }
 
 // decision returns the refusal of a request.
 func (r *refusal) decision(now int64) core.Decision {
-	first := core.NewDecision(r.at, 1)
-	first.Mode = core.ModeRemembered
-	first.Outcomes()[0] = r.outcome
-	d := first.Later(now - r.answered)
+	d := r.first.Later(now - r.answered)
 	o := &d.Outcomes()[0]
 	o.RetryAfter = max(o.RetryAfter, r.until-now)
 	return d
@@ -134,8 +130,13 @@ func (p *pool) take(ctx context.Context, cost int64, alone bool) (got permits, d
 		}
 		arrived, wait := p.arrived, hot && !dry && p.inFlight > 0
 		p.mu.Unlock()
-		if got.ok() || d != nil || !wait || !await(ctx, arrived) {
+		if got.ok() || d != nil || !wait {
 			return got, d
+		}
+		select {
+		case <-arrived:
+		case <-ctx.Done():
+			return got, nil
 		}
 	}
 	return got, nil
@@ -150,15 +151,6 @@ func (p *pool) short(want int64) bool {
 		most = maxInFlight
 	}
 	return p.inFlight < most && p.permits+p.inFlight*p.size <= want/2
-}
-
-func await(ctx context.Context, arrived chan struct{}) bool {
-	select {
-	case <-arrived:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // hand hands out permits of the oldest chunk that has enough. The caller holds the lock.
@@ -275,17 +267,14 @@ func (p *pool) find(at, units int64) *chunk {
 	return nil
 }
 
-// free returns how many permits there are.
-func (p *pool) free() int64 {
+// addFree adds the permits to what the store has left.
+func (p *pool) addFree(o *core.Outcome) {
 	now := p.store.now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expire(now)
-	return p.permits
+	o.Back(p.permits, p.plan.charged.Capacity())
 }
-
-// addFree adds the permits to what the store has left.
-func (p *pool) addFree(o *core.Outcome) { o.Back(p.free(), p.plan.charged.Capacity()) }
 
 // takeAll takes all permits out of the pool, to be given back.
 func (p *pool) takeAll() []core.Return {

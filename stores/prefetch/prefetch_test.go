@@ -62,7 +62,10 @@ func (o *one) warm() (n int64) {
 
 func (o *one) held() int64 {
 	if p := o.store.rules[Rule{"p", "all"}].find(""); p != nil {
-		return p.free()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.expire(o.store.now())
+		return p.permits
 	}
 	return 0
 }
@@ -189,7 +192,9 @@ func TestLargerCost(t *testing.T) {
 	in(t, perMinute, func(o *one) {
 		o.warm()
 		p := o.store.rules[Rule{"p", "all"}].find("")
-		p.refusal = refusal{until: o.store.now() + 1000, units: 2, outcome: core.Outcome{RetryAfter: 2000}}
+		first := core.NewDecision(0, 1)
+		first.Mode, first.Outcomes()[0].RetryAfter = core.ModeRemembered, 2000
+		p.refusal = refusal{until: o.store.now() + 1000, units: 2, first: first}
 		held := o.held()
 		calls := o.inner.count()
 		require.Equal(t, core.ModeExact, o.take(o.charge(held+3)).Mode)

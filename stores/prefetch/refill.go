@@ -54,9 +54,9 @@ func (p *pool) refill(size int64) {
 // It lasts for half a period. If each request asked for a unit instead, a rule that is
 // over its limit would cost as many calls as without chunks.
 func (p *pool) shortage(units, sent int64, d *core.Decision) refusal {
-	o := d.Outcomes()[0]
-	o.Remaining = 0 // it is taken by smaller chunks
-	return refusal{until: sent + p.period()/2, units: units, answered: p.store.now(), at: d.TimeOf(0), outcome: o}
+	first := *d
+	first.Mode, first.Outcomes()[0].Remaining = core.ModeRemembered, 0 // it is taken by smaller chunks
+	return refusal{until: sent + p.period()/2, units: units, answered: p.store.now(), first: first}
 }
 
 // arrive ends a call for a chunk, adds the chunk if there is one, and wakes those

@@ -3,7 +3,6 @@ package prefetch
 import (
 	"context"
 	"slices"
-	"sync"
 
 	"github.com/routelimit/limit/core"
 )
@@ -109,46 +108,31 @@ func (t *take) local(i int) bool {
 	return true
 }
 
-// A scratch has the asks of a call of the store.
-type scratch struct {
-	asks    [core.MaxCharges]core.Ask
-	charges [core.MaxCharges]core.Charge
-}
-
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
-
 // send lets the store decide the charges without permits of the asks that go to it, if
 // any do. Their decisions have no outcomes of the other charges: see merge.
 func (t *take) send(goes *[core.MaxCharges]bool) error {
-	if !slices.Contains(goes[:], true) {
+	var asks []core.Ask
+	for i := range t.asks {
+		if goes[i] {
+			asks = append(asks, core.Ask{Charges: t.rest(i)})
+		}
+	}
+	if asks == nil {
 		return nil
 	}
-	s := scratches.Get().(*scratch)
-	asks, charges := s.asks[:0], s.charges[:0]
-	for i := range t.asks {
-		if goes[i] {
-			first := len(charges)
-			charges = t.rest(charges, i)
-			asks = append(asks, core.Ask{Charges: charges[first:]})
-		}
-	}
 	err := t.store.store.Take(t.ctx, asks)
-	n := 0
 	for i := range t.asks {
 		if goes[i] {
-			t.asks[i].Decision = asks[n].Decision
-			n++
+			t.asks[i].Decision, asks = asks[0].Decision, asks[1:]
 		}
 	}
-	clear(asks)
-	clear(charges)
-	scratches.Put(s)
 	return err
 }
 
-// rest appends the charges of an ask that have no permits, as the store is charged.
-func (t *take) rest(charges []core.Charge, i int) []core.Charge {
+// rest returns the charges of an ask that have no permits, as the store is charged.
+func (t *take) rest(i int) []core.Charge {
 	slots := t.of(i)
+	charges := make([]core.Charge, 0, len(slots))
 	for j, c := range t.asks[i].Charges {
 		if slots[j].held.ok() {
 			continue
@@ -186,7 +170,7 @@ func (t *take) drain(i int) bool {
 func (t *take) undo(goes, again *[core.MaxCharges]bool) {
 	for i := range t.asks {
 		if d := &t.asks[i].Decision; goes[i] && !again[i] && d.Allowed {
-			_ = core.Undo(t.ctx, t.store.store, t.rest(nil, i), d) // otherwise the units expire
+			_ = core.Undo(t.ctx, t.store.store, t.rest(i), d) // otherwise the units expire
 		}
 	}
 }
@@ -205,36 +189,23 @@ func (t *take) keep(i int) {
 // are kept, and would fit. To what the store has left, it adds what this instance holds.
 func (t *take) merge(i int) {
 	ask, slots := &t.asks[i], t.of(i)
-	d := &ask.Decision
-	if len(d.Outcomes()) < len(slots) {
-		*d = t.merged(i)
-	}
-	for j := range slots {
-		s, o := &slots[j], &d.Outcomes()[j]
-		if s.pool != nil && !s.held.ok() && o.Fits() {
-			s.pool.addFree(o)
-		}
-	}
-}
-
-// merged returns a decision with an outcome of each charge of an ask.
-func (t *take) merged(i int) core.Decision {
-	ask, slots := &t.asks[i], t.of(i)
-	d := &ask.Decision
+	d, n := ask.Decision, 0
 	m := core.NewDecision(d.At, len(slots))
-	m.Allowed, m.Mode, m.Delay, m.Tag = d.Allowed, d.Mode, d.Delay, d.Tag
-	n := 0
+	m.Allowed, m.Mode, m.Delay, m.Tag, m.Forgiven = d.Allowed, d.Mode, d.Delay, d.Tag, d.Forgiven
 	for j := range slots {
-		if h := &slots[j].held; h.ok() {
-			m.Outcomes()[j] = h.outcome()
+		s, o := &slots[j], &m.Outcomes()[j]
+		if s.held.ok() {
+			*o = s.held.outcome()
 			if !d.Allowed {
-				m.Outcomes()[j].Remaining += ask.Charges[j].Cost
+				o.Remaining += ask.Charges[j].Cost
 			}
-			m.SetTimeOf(j, h.chunk.taken.At)
+			m.SetTimeOf(j, s.held.chunk.taken.At)
 			continue
 		}
-		m.Set(j, d, n)
+		if m.Set(j, &d, n); s.pool != nil && o.Fits() {
+			s.pool.addFree(o)
+		}
 		n++
 	}
-	return m
+	ask.Decision = m
 }
