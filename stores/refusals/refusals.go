@@ -47,13 +47,15 @@ const longest = 1_000_000
 //
 // The memory holds [MaxKeys] keys. Refusing from it takes no lock and allocates nothing.
 type Store struct {
-	store core.Store
+	store              // the other one, which has Renew and Release
 	now   func() int64 // µs, of a clock that never steps back
 	seed  maphash.Seed
 	keys  table
 }
 
 var _ core.Store = (*Store)(nil)
+
+type store = core.Store
 
 // New returns a store that remembers the refusals of another one. Put a guard
 // between the two, as [github.com/routelimit/limit.New] does: a guard around
@@ -76,6 +78,11 @@ func (s *Store) Check(ctx context.Context) error { return core.Check(ctx, s.stor
 // Condition returns that of the wrapped store: see [core.ConditionOf].
 func (s *Store) Condition() core.Condition { return core.ConditionOf(s.store) }
 
+// Account returns what the store knows that a key owes and holds: see [core.AccountOf].
+func (s *Store) Account(ctx context.Context, c core.Charge) (core.Account, error) {
+	return core.AccountOf(ctx, s.store, c)
+}
+
 // Take implements [core.Store].
 func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 	if err := ctx.Err(); err != nil {
@@ -84,9 +91,7 @@ func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 	if len(asks) > 0 && asks[0].Owes() {
 		err := s.store.Take(ctx, asks)
 		for i := range asks {
-			for j := range asks[i].Charges {
-				s.forget(&asks[i].Charges[j]) // it may last longer now
-			}
+			s.forget(asks[i].Charges...) // a refusal may last longer now
 		}
 		return err
 	}
@@ -100,31 +105,29 @@ func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 	var hashes [core.MaxCharges]uint64
 	s.hashAll(asks, &hashes)
 	asked := s.now()
-	at, all := 0, true
+	rest, all := hashes[:n], true
 	for i := 0; i < len(asks) && all; i++ {
-		of := hashes[at:][:len(asks[i].Charges)]
-		all = s.remembered(&asks[i], of, asked)
-		at += len(of)
+		all = s.remembered(&asks[i], rest, asked)
+		rest = rest[len(asks[i].Charges):]
 	}
 	if all {
 		return nil
 	}
 	err := s.store.Take(ctx, asks)
 	answered := s.now()
-	at = 0
+	rest = hashes[:n]
 	for i := range asks {
-		of := hashes[at:][:len(asks[i].Charges)]
-		s.learn(&asks[i], of, asked, answered, err)
-		at += len(of)
+		s.learn(&asks[i], rest, asked, answered, err)
+		rest = rest[len(asks[i].Charges):]
 	}
 	return err
 }
 
-// learn remembers what the store has decided on an ask.
+// learn remembers what the store has decided on an ask. The first hashes are those of its charges.
 func (s *Store) learn(ask *core.Ask, hashes []uint64, asked, answered int64, err error) {
 	exact := err == nil && ask.Decision.Mode == core.ModeExact
-	for i, hash := range hashes {
-		c := &ask.Charges[i]
+	for i := range ask.Charges {
+		c, hash := &ask.Charges[i], hashes[i]
 		set := s.keys.set(hash)
 		if !exact {
 			set.forget(hash, c, answered) // the store did not decide, or it is unknown what was taken
@@ -140,8 +143,9 @@ func (s *Store) learn(ask *core.Ask, hashes []uint64, asked, answered int64, err
 }
 
 // remembered reports whether a refusal of an ask follows from the outcomes in memory.
-// Then it is the Decision of the ask.
+// Then it is the Decision of the ask. The first hashes are those of its charges.
 func (s *Store) remembered(ask *core.Ask, hashes []uint64, now int64) bool {
+	hashes = hashes[:len(ask.Charges)]
 	if !slices.ContainsFunc(hashes, func(hash uint64) bool { return s.keys.seen(hash).exhausted(hash) }) {
 		return false
 	}
@@ -177,11 +181,13 @@ func (s *Store) remembered(ask *core.Ask, hashes []uint64, now int64) bool {
 	return true
 }
 
-// forget drops what is known of the key of a charge, and what calls that are under way
+// forget drops what is known of the keys of charges, and what calls that are under way
 // will say.
-func (s *Store) forget(c *core.Charge) {
-	hash := s.hash(maphash.String(s.seed, c.Policy), c)
-	s.keys.set(hash).forget(hash, c, s.now()+1)
+func (s *Store) forget(charges ...core.Charge) {
+	for i := range charges {
+		hash := s.hashOf(&charges[i])
+		s.keys.set(hash).forget(hash, &charges[i], s.now()+1)
+	}
 }
 
 // hashAll hashes the keys of all charges. Most are of one policy, which it hashes once.
@@ -199,6 +205,8 @@ func (s *Store) hashAll(asks []core.Ask, hashes *[core.MaxCharges]uint64) {
 	}
 }
 
+func (s *Store) hashOf(c *core.Charge) uint64 { return s.hash(maphash.String(s.seed, c.Policy), c) }
+
 // hash hashes the names of a charge, each by itself: that is faster than all at once.
 func (s *Store) hash(ofPolicy uint64, c *core.Charge) uint64 {
 	hash := ofPolicy + 3*maphash.String(s.seed, c.Rule) + 5*maphash.String(s.seed, c.Key)
@@ -206,16 +214,6 @@ func (s *Store) hash(ofPolicy uint64, c *core.Charge) uint64 {
 		hash += 7 * maphash.String(s.seed, c.Variant)
 	}
 	return hash
-}
-
-// Renew implements [core.Store].
-func (s *Store) Renew(ctx context.Context, charges []core.Charge) ([]bool, error) {
-	return s.store.Renew(ctx, charges)
-}
-
-// Release implements [core.Store].
-func (s *Store) Release(ctx context.Context, charges []core.Charge) error {
-	return s.store.Release(ctx, charges)
 }
 
 // Return implements [core.Store]. What is known of the keys is what they have afterwards,
@@ -227,12 +225,12 @@ func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Retur
 	answered := s.now()
 	for i := range returns {
 		c := &returns[i].Charge
-		hash := s.hash(maphash.String(s.seed, c.Policy), c)
+		hash := s.hashOf(c)
 		o := outcome{asked: asked, answered: answered}
 		if err == nil && returns[i].Mode == core.ModeExact && o.read(c, results[i].Outcome) {
 			s.keys.set(hash).giveBack(hash, c, o)
 		} else { // after an error, the units may have been given back
-			s.forget(c)
+			s.forget(*c)
 		}
 	}
 	return results, err
@@ -240,10 +238,33 @@ func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Retur
 
 // Reset implements [core.Store].
 func (s *Store) Reset(ctx context.Context, charges []core.Charge) error {
-	defer func() {
-		for i := range charges {
-			s.forget(&charges[i])
-		}
-	}()
+	defer s.forget(charges...)
 	return s.store.Reset(ctx, charges)
+}
+
+// Holds implements [core.Holder].
+func (s *Store) Holds(charges []core.Charge) bool {
+	h := core.HolderOf(s.store)
+	return h != nil && h.Holds(charges)
+}
+
+// Hold implements [core.Holder]. It always asks the store, which may know the hold.
+func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
+	err := core.HolderOf(s.store).Hold(ctx, ask, h)
+	s.forget(ask.Charges...)
+	return err
+}
+
+// Settle implements [core.Holder].
+func (s *Store) Settle(ctx context.Context, list []core.Settlement) ([]core.Settled, error) {
+	done, err := core.HolderOf(s.store).Settle(ctx, list)
+	for i := range list {
+		s.forget(list[i].Charge)
+	}
+	return done, err
+}
+
+// Extend implements [core.Holder].
+func (s *Store) Extend(ctx context.Context, list []core.Extension) ([]bool, error) {
+	return core.HolderOf(s.store).Extend(ctx, list)
 }
