@@ -15,6 +15,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/redisfacts"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/storetest"
 )
@@ -152,7 +153,7 @@ func evals(t *testing.T, client *redis.Client) (n int) {
 	t.Helper()
 	text, err := client.Info(t.Context(), "commandstats").Result()
 	require.NoError(t, err)
-	fmt.Sscanf(field(text, "cmdstat_evalsha"), "calls=%d", &n)
+	fmt.Sscanf(redisfacts.Lines(text)["cmdstat_evalsha"], "calls=%d", &n)
 	return n
 }
 

@@ -82,13 +82,11 @@ func mixed(charges []core.Charge) bool {
 // oweAll takes debts by one call; tallied of keys that several algorithms charge.
 func (p *part) oweAll(ctx context.Context, charges []core.Charge, d *core.Decision, tallied bool) (forgiven []int64, err error) {
 	s := p.store
-	now := s.now()
-	call := lua.NewDebts(p.prefix, now, s.grace, charges)
+	call := lua.NewDebts(p.prefix, s.now(), s.grace, charges)
 	if tallied {
 		call.Tallied(charges)
 	}
-	c := &invocation{script: call.Script, keys: call.Keys, args: call.Args, timed: now == ""}
-	reply, err := s.numbered(ctx, c, []core.Ask{{Charges: charges}})
+	reply, err := s.numbered(ctx, &invocation{script: call.Script, keys: call.Keys, args: call.Args}, []core.Ask{{Charges: charges}})
 	if err == nil {
 		*d, forgiven, err = call.Decode(reply, charges)
 	}

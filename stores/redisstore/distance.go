@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -77,17 +76,7 @@ func (s *Store) measured(at *server, took time.Duration) {
 // identifyDistant identifies a server that did not answer in time, beside the calls and for a
 // second. That opens a connection. By it, the second time shows how far away the server is.
 func (s *Store) identifyDistant(a *attempt) {
-	if !s.adapts || !a.reaching.CompareAndSwap(false, true) {
-		return
+	if s.adapts {
+		s.identifyInBackground(a, time.Second, 2)
 	}
-	of := *a
-	go func() {
-		defer of.reaching.Store(false)
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = guarded(func() error { // after an error the next call that fails asks again
-			_ = s.identify(ctx, &of)
-			return s.identify(ctx, &of)
-		})
-	}()
 }

@@ -66,9 +66,8 @@ func (s *Store) takeUnheld(ctx context.Context, ask *core.Ask, h *core.Hold) err
 
 // hold makes the call. The charges are copies, with hashed keys.
 func (s *Store) hold(ctx context.Context, b *batcher, ask *core.Ask, h *core.Hold) error {
-	now := s.now()
-	call := b.rules.Held(b.part.prefix, now, s.grace, ask, h)
-	reply, err := s.numbered(ctx, &invocation{script: call.Script, keys: call.Keys, args: call.Args, timed: now == ""}, []core.Ask{*ask})
+	call := b.rules.Held(b.part.prefix, s.now(), s.grace, ask, h)
+	reply, err := s.numbered(ctx, &invocation{script: call.Script, keys: call.Keys, args: call.Args}, []core.Ask{*ask})
 	if err != nil {
 		return err
 	}

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/redisfacts"
 	"github.com/routelimit/limit/lua"
 )
 
@@ -125,32 +125,20 @@ func (s *Store) unchanged(a *attempt) error {
 	return nil
 }
 
-// A check identifies a server beside the calls.
-type check struct {
-	began int64 // ticks
-	done  chan struct{}
-	err   error // set before done is closed
-}
-
-// identifyInBackground identifies a server beside the calls, since a call to a distant
-// server has no time for a second question. The next Take reports what it finds. It
-// returns the check, which may have begun before.
-func (s *Store) identifyInBackground(a *attempt) *check {
-	c := &check{began: ticks(), done: make(chan struct{})}
-	for !a.identifying.CompareAndSwap(nil, c) {
-		if running := a.identifying.Load(); running != nil {
-			return running
-		}
-	}
+// identifyInBackground identifies a server a number of times beside the calls, since a call
+// to a distant server has no time for a second question. The next Take reports what it finds.
+// It returns the inquiry, which may have begun before.
+func (s *Store) identifyInBackground(a *attempt, timeout time.Duration, times int) *inquiry {
 	of := *a
-	go func() {
-		defer close(c.done)
+	return join(&of.identifying, func(i *inquiry) {
+		defer close(i.done)
 		defer of.identifying.Store(nil)
-		ctx, cancel := context.WithTimeout(context.Background(), s.timeout())
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
-		c.err = guarded(func() error { return s.identify(ctx, &of) }) // after an error a later call asks again
-	}()
-	return c
+		for range times {
+			i.err = guarded(func() error { return s.identify(ctx, &of) }) // after an error a later call asks again
+		}
+	})
 }
 
 // report remembers that a caller of Take receives err. The call that notices a
@@ -180,8 +168,9 @@ func (a *attempt) readIdentity(ctx context.Context, key, seen string) (found ide
 		return found, 0, err
 	}
 	if text, err := info.Result(); err == nil {
-		found.run = field(text, "run_id")
-		now, _ = strconv.ParseInt(field(text, "server_time_usec"), 10, 64)
+		info := redisfacts.Lines(text)
+		found.run = info["run_id"]
+		now, _ = strconv.ParseInt(info["server_time_usec"], 10, 64)
 	} else if !isRefused(err) {
 		return found, 0, err
 	}
@@ -193,16 +182,6 @@ func (a *attempt) readIdentity(ctx context.Context, key, seen string) (found ide
 		err = errNoIdentity
 	}
 	return found, now, err
-}
-
-// field returns a field of a reply of INFO, or "".
-func field(info, name string) string {
-	_, after, _ := strings.Cut(info, "\n"+name+":")
-	value, _, found := strings.Cut(after, "\r")
-	if !found {
-		return ""
-	}
-	return value
 }
 
 // isRefused reports whether the server does not run a command for this user, or at

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,27 +16,15 @@ const (
 	probeEvery = time.Second           // at most, while the server accepts connections
 )
 
-// Probes find out whether a server refuses connections while a call to it has no
-// answer. By default go-redis reports that late: it dials five times, 100 ms
+// probe returns an error when the server of a key refuses connections, or nil when
+// ctx has ended. By default go-redis reports that late: it dials five times, 100 ms
 // apart. A probe also notes that the server replies on a connection of its own, for a
 // call that has none: see blocked.
-type probes struct {
-	mu sync.Mutex
-	at map[string]*probe // by address: those in flight, and those of the last probeEvery
-}
-
-type probe struct {
-	done chan struct{}
-	err  error // why the connection failed; set before done is closed
-}
-
-// probe returns an error when the server of a key refuses connections, or nil when
-// ctx has ended.
 func (s *Store) probe(ctx context.Context, key string) error {
 	for {
 		server, client, err := s.serverOf(ctx, key)
 		if client, ok := client.(*redis.Client); ok && err == nil {
-			if err := s.probes.connect(ctx, server, client.Options(), s.timeout()); err != nil {
+			if err := server.connect(ctx, client.Options(), s.timeout()); err != nil {
 				return err
 			}
 		}
@@ -51,15 +38,8 @@ func (s *Store) probe(ctx context.Context, key string) error {
 
 // connect opens a connection, and closes it. It returns an error if the server
 // refuses; nil says nothing. Calls at the same time share one connection.
-func (all *probes) connect(ctx context.Context, at *server, o *redis.Options, timeout time.Duration) error {
-	all.mu.Lock()
-	p := all.at[o.Addr]
-	if p == nil {
-		p = &probe{done: make(chan struct{})}
-		all.at[o.Addr] = p
-		go all.dial(p, at, o, timeout)
-	}
-	all.mu.Unlock()
+func (s *server) connect(ctx context.Context, o *redis.Options, timeout time.Duration) error {
+	p := join(&s.probing, func(p *inquiry) { s.dial(p, o, timeout) })
 	select {
 	case <-p.done:
 		return p.err
@@ -68,22 +48,16 @@ func (all *probes) connect(ctx context.Context, at *server, o *redis.Options, ti
 	}
 }
 
-func (all *probes) dial(p *probe, at *server, o *redis.Options, timeout time.Duration) {
+// dial makes the connection of a probe. If that works, the probe stays for probeEvery.
+func (s *server) dial(p *inquiry, o *redis.Options, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	conn, err := dial(ctx, o)
 	if err != nil && ctx.Err() == nil {
 		p.err = fmt.Errorf("%w: %w", core.ErrOutOfReach, err)
-	}
-	forget := func() {
-		all.mu.Lock()
-		defer all.mu.Unlock()
-		delete(all.at, o.Addr)
-	}
-	if p.err != nil {
-		forget()
+		s.probing.Store(nil)
 	} else {
-		time.AfterFunc(probeEvery, forget)
+		time.AfterFunc(probeEvery, func() { s.probing.Store(nil) })
 	}
 	close(p.done)
 	if conn == nil {
@@ -95,7 +69,7 @@ func (all *probes) dial(p *probe, at *server, o *redis.Options, timeout time.Dur
 		return
 	}
 	if n, _ := conn.Read(make([]byte, 1)); n > 0 { // an error too: only the server's silence matters
-		at.answered.Store(ticks())
+		s.answered.Store(ticks())
 	}
 }
 

@@ -116,9 +116,8 @@ func TestSecondProbe(t *testing.T) {
 
 // TestProbeWithPanic holds that a panic of the program's dialer is recovered.
 func TestProbeWithPanic(t *testing.T) {
-	all := probes{at: make(map[string]*probe)}
-	k := &probe{done: make(chan struct{})}
-	all.dial(k, new(server), &redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { panic("no") }}, time.Second)
+	k := &inquiry{done: make(chan struct{})}
+	new(server).dial(k, &redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { panic("no") }}, time.Second)
 	<-k.done
 	require.NoError(t, k.err)
 }
@@ -131,8 +130,7 @@ func TestProbeEnds(t *testing.T) {
 		defer far.Close()
 		go func() { _, _ = io.Copy(io.Discard, far) }()
 		began := time.Now()
-		all := probes{at: make(map[string]*probe)}
-		all.dial(&probe{done: make(chan struct{})}, new(server), &redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}, time.Hour)
+		new(server).dial(&inquiry{done: make(chan struct{})}, &redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}, time.Hour)
 		require.Equal(t, probeEvery, time.Since(began))
 	})
 }

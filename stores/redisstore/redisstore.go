@@ -131,7 +131,6 @@ type Store struct {
 	reported   atomic.Int64 // of restarts, to a caller of Take
 	refreshed  atomic.Int64 // when the layout of the Cluster was last asked for
 	refreshes  atomic.Int32 // in flight
-	probes     probes
 
 	part                     // all keys, unless the store spreads
 	parts      []part        // if it does
@@ -152,8 +151,7 @@ func New(client redis.UniversalClient, options *Options) *Store {
 	if options != nil {
 		o = *options
 	}
-	switch {
-	case o.Timeout < 0:
+	if o.Timeout < 0 {
 		panic(fmt.Sprintf("redisstore: Timeout %v: write how long a call may take, or 0 for %v", o.Timeout, defaultTimeout))
 	}
 	if o.Prefix == "" {
@@ -166,7 +164,6 @@ func New(client redis.UniversalClient, options *Options) *Store {
 		hasher: newKeyHasher(o.Secret),
 		adapts: o.Timeout == 0,
 		id:     processID,
-		probes: probes{at: make(map[string]*probe)},
 		now:    func() string { return "" },
 		grace:  1, // Redis expires by a clock in whole ms
 	}
@@ -219,24 +216,23 @@ func (s *Store) Losses() int64 { return s.restarts.Load() }
 // decide runs the script once for a batch of requests, or another one for keys that several
 // algorithms charge.
 func (s *Store) decide(ctx context.Context, rules *lua.Rules, batch [][]core.Ask, tallied *lua.Script) ([]int64, error) {
-	now, script, encode := s.now(), rules.Script, rules.Encode
+	script, encode := rules.Script, rules.Encode
 	if tallied != nil {
 		script, encode = tallied, rules.EncodeTallied
 	}
-	keys, args := encode(now, s.grace, batch)
-	return s.numbered(ctx, &invocation{script: script, keys: keys, args: args, timed: now == ""}, batch[0])
+	keys, args := encode(s.now(), s.grace, batch)
+	return s.numbered(ctx, &invocation{script: script, keys: keys, args: args}, batch[0])
 }
 
 // decideOne is decide for a lone request, by the script for it. It also returns whether that has
 // left the request to the script for batches.
 func (s *Store) decideOne(ctx context.Context, rules *lua.Rules, batch [][]core.Ask) (reply []int64, left bool, err error) {
-	now := s.now()
-	keys, args := rules.Encode(now, s.grace, batch)
-	c := &invocation{script: rules.One, keys: keys, args: args, timed: now == ""}
+	keys, args := rules.Encode(s.now(), s.grace, batch)
+	c := &invocation{script: rules.One, keys: keys, args: args}
 	if reply, err = s.numbered(ctx, c, batch[0]); err != nil || !lua.Left(reply) {
 		return reply, false, err
 	}
-	c = &invocation{script: rules.Script, keys: keys, args: args, timed: now == "", span: span{end: c.end}}
+	c = &invocation{script: rules.Script, keys: keys, args: args, span: span{end: c.end}}
 	reply, err = s.numbered(ctx, c, batch[0])
 	return reply, true, err
 }
@@ -245,7 +241,7 @@ func (s *Store) decideOne(ctx context.Context, rules *lua.Rules, batch [][]core.
 // the reply without it. The error of a call without an answer is about some asks of it.
 func (s *Store) numbered(ctx context.Context, c *invocation, of []core.Ask) ([]int64, error) {
 	number := s.calls.Add(1)
-	c.args = append(c.args, number)
+	c.args, c.timed = append(c.args, number), s.now() == ""
 	reply, err := s.run(ctx, c)
 	last := len(reply) - 1
 	switch {

@@ -25,24 +25,43 @@ import (
 //   - beside a call that begins more than identifyEvery after the last check. If that is
 //     twice as long ago, the call waits for the check.
 type server struct {
-	failures    atomic.Int64          // of calls
-	checked     atomic.Int64          // failures, at the last check
-	connections atomic.Uint64         // see connections, at the last check
-	asked       atomic.Int64          // ticks when the last check began that has ended
-	identifying atomic.Pointer[check] // in the background, or nil
-	known       atomic.Bool           // whether it was identified
+	failures    atomic.Int64            // of calls
+	checked     atomic.Int64            // failures, at the last check
+	connections atomic.Uint64           // see connections, at the last check
+	asked       atomic.Int64            // ticks when the last check began that has ended
+	identifying atomic.Pointer[inquiry] // in the background, or nil
+	probing     atomic.Pointer[inquiry] // the probe in flight, or of the last probeEvery, or nil
+	known       atomic.Bool             // whether it was identified
 	clock       clock
 	turns       chan struct{} // of calls in flight: see newTurns
 	answered    atomic.Int64  // ticks of the last reply
 	latency     atomic.Int64  // of calls that were answered lately, in ns
 	fastest     atomic.Int64  // of them, since the last check, in ns; 0 if there is none
 	distance    atomic.Int64  // see reach, in ns
-	reaching    atomic.Bool   // it is identified in the background: see identifyDistant
 	exhausted   atomic.Int64  // ticks until when the program uses all connections; 0 if it does not
 
 	mu    sync.Mutex
 	run   string // see identity
 	token string // the key of the token, beside one that a call has used; or ""
+}
+
+// An inquiry is about one server, for all that wait for it meanwhile.
+type inquiry struct {
+	began int64 // ticks
+	done  chan struct{}
+	err   error // set before done is closed
+}
+
+// join returns the inquiry that is at a place, or has a function make a new one in a goroutine.
+func join(place *atomic.Pointer[inquiry], begin func(*inquiry)) *inquiry {
+	i := &inquiry{began: ticks(), done: make(chan struct{})}
+	for !place.CompareAndSwap(nil, i) {
+		if running := place.Load(); running != nil {
+			return running
+		}
+	}
+	go begin(i)
+	return i
 }
 
 // connections returns a number that changes when the client opens a connection
@@ -105,7 +124,7 @@ type attempt struct {
 	entered    bool   // whether it has a turn
 	began      int64  // ticks since when
 
-	checking *check // the call waits until this is done
+	checking *inquiry // the call waits until this is done
 }
 
 // begin begins a call to the server of a key, when it is its turn. The caller leaves a,
@@ -127,7 +146,7 @@ func (s *Store) begin(ctx context.Context, a *attempt, key string) (err error) {
 		return err
 	}
 	if age := a.began - a.asked.Load(); age > int64(identifyEvery) {
-		if checking := s.identifyInBackground(a); age > 2*int64(identifyEvery) {
+		if checking := s.identifyInBackground(a, s.timeout(), 1); age > 2*int64(identifyEvery) {
 			a.checking = checking
 		}
 	}
@@ -141,7 +160,7 @@ func (s *Store) end(ctx context.Context, a *attempt) error {
 		return s.identify(ctx, a)
 	}
 	if connections(a.client) != a.server.connections.Load() {
-		s.identifyInBackground(a)
+		s.identifyInBackground(a, s.timeout(), 1)
 	}
 	if a.checking != nil {
 		a.await(ctx)
@@ -163,7 +182,7 @@ func (s *Store) Suspect(ctx context.Context, c core.Charge) error {
 	}
 	a.asked.Add(-3 * int64(identifyEvery))
 	for {
-		checking := s.identifyInBackground(&a)
+		checking := s.identifyInBackground(&a, s.timeout(), 1)
 		<-checking.done
 		if checking.began >= a.began { // else it may have read the identity before the loss
 			return checking.err
