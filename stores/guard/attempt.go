@@ -26,9 +26,7 @@ var errOpen = fmt.Errorf("%w: its last calls failed or were too slow", core.ErrU
 // enter reports whether the store may be asked.
 func (a *attempt) enter() bool {
 	a.now = a.guard.now()
-	if a.guard.doubts.losses != nil {
-		a.guard.learn(nil, a.now) // from another guard on the store
-	}
+	a.guard.learn(nil, a.now) // from another guard on the store
 	a.entered, a.probe = a.guard.breaker.enter(a.now)
 	return a.entered
 }
@@ -44,9 +42,7 @@ func (a *attempt) leave() {
 func (a *attempt) ended(err error) {
 	began := a.now
 	a.now = a.guard.now()
-	if err != nil || a.guard.doubts.losses != nil {
-		a.guard.learn(err, a.now)
-	}
+	a.guard.learn(err, a.now)
 	if a.now-began > sluggish {
 		a.guard.debts.waited.advance(a.now)
 	}

@@ -53,7 +53,6 @@ func (c *census) count(s *Store, processes, now int64) {
 		c.since = now
 	case now-c.since >= censusGrace:
 		c.since = now
-		lines := notice.Log{To: s.outage.log}
-		lines.Say(notice.MoreInstances, "processes", processes, "instances", s.instances)
+		s.outage.log.Say(notice.MoreInstances, "processes", processes, "instances", s.instances)
 	}
 }

@@ -250,13 +250,7 @@ func (d *doubts) key(c *core.Charge) *moment { return &d.keys[d.place(c)] }
 
 // place returns the place of the key of c among those with a hash.
 func (d *doubts) place(c *core.Charge) int {
-	var h maphash.Hash
-	h.SetSeed(d.seed)
-	for _, s := range [...]string{c.Policy, c.Rule, c.Variant, c.Key} {
-		h.WriteString(s)
-		h.WriteByte(0)
-	}
-	return int(h.Sum64() % uint64(len(d.keys)))
+	return int(maphash.Comparable(d.seed, debtorOf(c)) % uint64(len(d.keys)))
 }
 
 // A moment is a time in µs. The zero moment is never.

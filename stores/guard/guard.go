@@ -149,13 +149,13 @@ const defaultSlow = 250 * time.Millisecond
 // New returns a guard around store. A nil options means the zero Options. New
 // panics if store is nil or an option is negative.
 func New(store core.Store, options *Options) *Store {
+	if options == nil {
+		options = &Options{}
+	}
 	base := time.Now()
 	micros := base.UnixMicro()
-	var keys memstore.Options
-	if options != nil {
-		keys.MaxKeys = options.MaxKeys
-	}
-	s := newStore(store, options, memstore.New(&keys), func() int64 { return micros + time.Since(base).Microseconds() })
+	own := memstore.New(&memstore.Options{MaxKeys: options.MaxKeys})
+	s := newStore(store, options, own, func() int64 { return micros + time.Since(base).Microseconds() })
 	s.debts.after = func(in time.Duration, f func()) { time.AfterFunc(in, f) }
 	return s
 }
@@ -164,18 +164,13 @@ func newStore(store core.Store, options *Options, own *memstore.Store, now func(
 	if store == nil {
 		panic("guard: the store is nil: write guard.New(redisstore.New(client, nil), nil)")
 	}
-	s := &Store{store: overflowStore{Store: store, now: now}, own: own, instances: 1, slow: defaultSlow.Microseconds(), now: now}
-	if options != nil {
-		if options.Instances < 0 || options.Slow < 0 {
-			panic(fmt.Sprintf("guard: Instances is %d and Slow is %v: write at least 1 and 1µs, or 0 for the defaults",
-				options.Instances, options.Slow))
-		}
-		s.instances = max(1, int64(options.Instances))
-		if options.Slow > 0 {
-			s.slow = options.Slow.Microseconds()
-		}
-		s.outage.log = options.Log
+	if options.Instances < 0 || options.Slow < 0 {
+		panic(fmt.Sprintf("guard: Instances is %d and Slow is %v: write at least 1 and 1µs, or 0 for the defaults",
+			options.Instances, options.Slow))
 	}
+	s := &Store{store: overflowStore{Store: store, now: now}, own: own, now: now,
+		instances: max(1, int64(options.Instances)), slow: cmp.Or(options.Slow, defaultSlow).Microseconds()}
+	s.outage.log.To = options.Log
 	s.doubts.begin(store, s.instances == 1)
 	s.debts.after = func(time.Duration, func()) {} // a test sets the time
 	s.census.due.Store(now() + censusEvery)        // a program that runs for less does not count

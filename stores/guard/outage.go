@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -23,7 +24,7 @@ const (
 // The Mode of each decision says so; a log line for each would flood the log. So a line is
 // written when an outage begins, once a minute while it lasts, and when it ends.
 type outage struct {
-	log   *slog.Logger // nil means the default one
+	log   notice.Log
 	lasts atomic.Bool
 
 	mu          sync.Mutex
@@ -83,7 +84,7 @@ func (o *outage) block(now int64, reason error) {
 	if d := (*core.Diagnosis)(nil); errors.As(reason, &d) {
 		code, reason = d.Code, d.Err
 	}
-	notice.Write(&notice.Log{To: o.log}, code, "limit: the store works, but requests are decided without it", skipped, "error", reason)
+	notice.Write(&o.log, code, "limit: the store works, but requests are decided without it", skipped, "error", reason)
 }
 
 // answered notes that the store has decided a request.
@@ -150,9 +151,4 @@ func (s *Store) report(until int64, due bool) (report []any) {
 	return report
 }
 
-func (o *outage) logger() *slog.Logger {
-	if o.log != nil {
-		return o.log
-	}
-	return slog.Default() // as it is now
-}
+func (o *outage) logger() *slog.Logger { return cmp.Or(o.log.To, slog.Default()) }

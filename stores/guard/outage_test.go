@@ -119,7 +119,7 @@ func TestOutageIsLoggedByDefault(t *testing.T) {
 func TestIdleOutage(t *testing.T) {
 	book := new(logbook.Book)
 	s, f, now := guarded(2, sec)
-	s.outage.log = book.Log()
+	s.outage.log.To = book.Log()
 	var timers []func()
 	s.debts.after = func(_ time.Duration, f func()) { timers = append(timers, f) }
 	second := func() core.Condition {

@@ -301,7 +301,7 @@ func TestRoomInBetween(t *testing.T) {
 	now := new(atomic.Int64)
 	now.Store(1000 * hour)
 	f := &frail{Store: at(now)}
-	s := newStore(f, nil, memstore.New(&memstore.Options{MaxKeys: 256, Now: now.Load}), now.Load)
+	s := newStore(f, &Options{}, memstore.New(&memstore.Options{MaxKeys: 256, Now: now.Load}), now.Load)
 	flooded := core.Quota{Limit: 4, Window: 2 * hour}
 	flood(t, s, flooded)
 	q := core.Quota{Limit: 4, Window: hour}

@@ -79,16 +79,16 @@ func (b *debts) claimOf(charges []core.Charge, now int64) (list []payment, raisi
 }
 
 // claimNext claims for one call what keys of one policy owe, which are on one server unless
-// the policy is spread.
-func (b *debts) claimNext(now int64) (list []payment) {
+// the policy is spread. If the store is not asked, it only drops what has left its window.
+func (b *debts) claimNext(now int64, asks bool) (list []payment) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for n := min(len(b.queue), swept); n > 0; n-- {
+	for range min(len(b.queue), swept) {
 		d := b.queue[0]
 		if !d.ended && !d.paying {
 			b.expire(d, now)
 		}
-		ready := !d.ended && !d.paying && d.due()
+		ready := asks && !d.ended && !d.paying && d.due()
 		if ready && len(list) > 0 && (d.alone || d.policy != list[0].of.policy || units(list)+d.size() > core.MaxCharges) {
 			break
 		}
@@ -104,22 +104,6 @@ func (b *debts) claimNext(now int64) (list []payment) {
 		}
 	}
 	return list
-}
-
-// sweep drops what has left its window, for a part of the keys.
-func (b *debts) sweep(now int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for range min(len(b.queue), swept) {
-		d := b.queue[0]
-		b.queue = b.queue[1:]
-		if !d.ended && !d.paying {
-			b.expire(d, now)
-		}
-		if !d.ended {
-			b.queue = append(b.queue, d)
-		}
-	}
 }
 
 // units returns how many charges payments need.
@@ -281,9 +265,7 @@ func (a *attempt) look(list []payment) error {
 // overtaken reports whether the store was found to have lost data since payments were claimed:
 // then they are to be raised first.
 func (s *Store) overtaken(list []payment) bool {
-	if s.doubts.losses != nil {
-		s.learn(nil, s.now())
-	}
+	s.learn(nil, s.now())
 	s.debts.mu.Lock()
 	defer s.debts.mu.Unlock()
 	return slices.ContainsFunc(list, func(p payment) bool { return len(p.of.raise) > 0 && !p.raise })
@@ -375,13 +357,13 @@ func (s *Store) payNext() (next int64) {
 	for s.raiseNext() {
 	}
 	if !a.enter() {
-		b.sweep(a.now)
+		b.claimNext(a.now, false)
 		return next
 	}
 	defer a.leave()
 	b.payments.RLock()
 	defer b.payments.RUnlock()
-	list := b.claimNext(a.now)
+	list := b.claimNext(a.now, true)
 	if list == nil || a.pay(list) != nil {
 		return next
 	}

@@ -148,12 +148,12 @@ func TestPaymentMeetsOtherLimit(t *testing.T) {
 			take(of(limits[0], 10))
 			var list []payment
 			if inFlight {
-				list = s.debts.claimNext(now.Load())
+				list = s.debts.claimNext(now.Load(), true)
 				require.Len(t, list, 1)
 			}
 			take(of(limits[1], 1))
 			s.debts.settle(list, unpaid)
-			list = s.debts.claimNext(now.Load())
+			list = s.debts.claimNext(now.Load(), true)
 			require.Len(t, list, 1)
 			asks := list[0].asks(now.Load())
 			require.Len(t, asks, 1)
