@@ -72,7 +72,7 @@ func TestCrowd(t *testing.T) {
 			require.True(t, s.debts.begin(charges, now.Load()))
 			s.debts.end(charges, true, now.Load())
 		}
-		due = append(due, alarm{now.Load() + releaseEvery, s})
+		due = append(due, alarm{now.Load() + workEvery, s})
 	}
 	heap.Init(&due)
 	began, busiest, second, in := now.Load(), int64(0), now.Load(), int64(0)

@@ -35,7 +35,7 @@ type debts struct {
 	mu    sync.Mutex
 	keys  map[debtor]*debt
 	queue []*debt // in the order of payment
-	armed bool    // the timer is set, or pays
+	armed bool    // the timer is set, or works
 
 	receipts map[debtor][]receipt
 	received int64 // when the last receipt was

@@ -119,7 +119,9 @@ func (c *call) end(admitted bool) {
 	if !s.debts.end(c.charges, admitted, c.now) {
 		s.doubts.all.advance(c.now)
 	}
-	s.startPayments()
+	s.debts.mu.Lock()
+	defer s.debts.mu.Unlock()
+	s.startTimer()
 }
 
 // decided notes that the charges are decided without the store, just before and after that.

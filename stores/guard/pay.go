@@ -318,42 +318,47 @@ func (c *call) payFirst() error {
 	}
 }
 
-// startPayments sets the timer if there are debts and it is not set.
-func (s *Store) startPayments() {
-	b := &s.debts
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.armed {
-		s.armPayments(releaseEvery + rand.Int64N(releaseEvery))
+// workEvery is how many µs there are, at least, between works of the timer, and up to as many
+// more at random.
+const workEvery = 25_000
+
+// startTimer sets the timer if it is not set. The caller has locked the debts.
+func (s *Store) startTimer() {
+	if !s.debts.armed {
+		s.setTimer(workEvery + rand.Int64N(workEvery))
 	}
 }
 
-// armPayments sets the timer if there are debts. The caller has locked them.
-func (s *Store) armPayments(in int64) {
+// setTimer sets the timer if there is something to pay, to raise or to release. The caller has
+// locked the debts.
+func (s *Store) setTimer(in int64) {
 	b := &s.debts
-	if b.armed = len(b.keys) > 0 || len(s.raises.next) > 0; b.armed {
-		b.after(time.Duration(in)*time.Microsecond, s.payDue)
+	if b.armed = len(b.keys)+len(s.raises.next)+len(s.unreleased.list) > 0; b.armed {
+		b.after(time.Duration(in)*time.Microsecond, s.work)
 	}
 }
 
-// payDue pays and sets the timer again.
-func (s *Store) payDue() {
+// work does what is due, and sets the timer again.
+func (s *Store) work() {
 	in := s.payNext()
 	s.debts.mu.Lock()
 	defer s.debts.mu.Unlock()
-	s.armPayments(in)
+	s.setTimer(in)
 }
 
-// payNext makes payments by one call, and returns after how many µs to go on.
+// payNext releases the leases that are due and makes payments by one call. It returns after how
+// many µs to go on.
 func (s *Store) payNext() (next int64) {
 	a, b := attempt{guard: s, ctx: context.Background()}, &s.debts
-	next = releaseEvery + rand.Int64N(releaseEvery)
+	next = workEvery + rand.Int64N(workEvery)
 	defer func() {
 		_ = recover() // the store: a panic in this goroutine would end the program
 		if s.unavailable() {
 			next = max(next, s.breaker.probeIn(a.now))
 		}
 	}()
+	for s.releaseNext() {
+	}
 	for s.raiseNext() {
 	}
 	if !a.enter() {

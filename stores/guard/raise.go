@@ -130,16 +130,15 @@ func (r *raises) by(c *core.Charge) (most int64) {
 func (s *Store) raiseLater(c *core.Charge) bool {
 	b := &s.debts
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	if s.raises.has(c) {
-		b.mu.Unlock()
 		return false
 	}
 	b.raise(c, s.raises.by(c))
 	if !slices.ContainsFunc(s.raises.next, func(of core.Charge) bool { return covers(&of, c) }) {
 		s.raises.next = append(s.raises.next, core.Charge{Policy: c.Policy, Rule: c.Rule, Variant: c.Variant, Quota: c.Quota})
 	}
-	b.mu.Unlock()
-	s.startPayments()
+	s.startTimer()
 	return true
 }
 

@@ -3,30 +3,24 @@ package guard
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/routelimit/limit/core"
 )
 
-// When leases are released again, in microseconds.
 const (
 	maxUnreleased = 4_096   // requests with leases to release
-	releaseEvery  = 25_000  // at most, and later by up to as much at random
-	longestRetry  = 250_000 // until a failed release is repeated; each wait is twice as long as the one before
+	longestRetry  = 250_000 // µs until a failed release is repeated; each wait is twice as long as the one before
 )
 
 // Unreleased are leases that the store may hold and no request does: of a Release
 // that the store did not answer, and of a Take without an answer, if the request was
 // not admitted. They would hold their slots for a Window. So they are released once the
-// store answers again, those of one policy together. A timer runs only while there are any.
+// store answers again, those of one policy together, by the timer of the debts.
 type unreleased struct {
-	mu    sync.Mutex
-	list  []leases // oldest first
-	armed bool     // the timer is set, or releases
+	list []leases // oldest first; debts.mu
 
 	// until is how long calls of Take without an answer may take leases of requests that
 	// were admitted without the store. A Release before that is repeated after it.
@@ -85,40 +79,11 @@ func (s *Store) releaseLater(charges []core.Charge, due int64) {
 	for i := range charges {
 		l.ends = max(l.ends, max(due, s.now())+charges[i].Quota.Window+slack)
 	}
-	u := &s.unreleased
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if len(u.list) >= maxUnreleased {
-		return // the first ones of an outage are those that the store knows
-	}
-	u.list = append(u.list, l)
-	if !u.armed {
-		u.armed = true
-		s.armRelease(s.now())
-	}
-}
-
-// armRelease sets the timer. The caller has locked the list, which is not empty.
-func (s *Store) armRelease(now int64) {
-	next := s.unreleased.list[0].due
-	for i := range s.unreleased.list {
-		next = min(next, s.unreleased.list[i].due)
-	}
-	in := max(releaseEvery, next-now)
-	if s.unavailable() {
-		in = max(in, s.breaker.probeIn(now))
-	}
-	time.AfterFunc(time.Duration(in+rand.Int64N(releaseEvery))*time.Microsecond, s.releaseDue)
-}
-
-// releaseDue releases what is due, until the breaker opens.
-func (s *Store) releaseDue() {
-	for s.releaseNext() {
-	}
-	s.unreleased.mu.Lock()
-	defer s.unreleased.mu.Unlock()
-	if s.unreleased.armed = len(s.unreleased.list) > 0; s.unreleased.armed {
-		s.armRelease(s.now())
+	s.debts.mu.Lock()
+	defer s.debts.mu.Unlock()
+	if len(s.unreleased.list) < maxUnreleased { // the first ones of an outage are those that the store knows
+		s.unreleased.list = append(s.unreleased.list, l)
+		s.startTimer()
 	}
 }
 
@@ -127,34 +92,33 @@ func (s *Store) releaseDue() {
 // another server may answer.
 func (s *Store) releaseNext() (more bool) {
 	a := attempt{guard: s, ctx: context.Background()}
-	batch, charges := s.unreleased.next(s.now())
+	batch, charges := s.due()
 	if batch == nil {
 		return false
 	}
-	defer func() { _ = recover() }() // the store: a panic in this goroutine would end the program
-	entered := a.enter()
-	if entered {
+	if a.enter() {
 		err := a.try(func() error { return s.store.Release(a.ctx, charges) })
 		if !errors.Is(err, core.ErrUnavailable) {
 			return true // released, or they cannot be
 		}
 		for i := range batch {
 			l := &batch[i]
-			l.wait = min(max(releaseEvery, 2*l.wait), longestRetry)
+			l.wait = min(max(workEvery, 2*l.wait), longestRetry)
 			l.due = a.now + l.wait
 		}
 	}
-	s.unreleased.mu.Lock()
-	defer s.unreleased.mu.Unlock()
+	s.debts.mu.Lock()
+	defer s.debts.mu.Unlock()
 	s.unreleased.list = append(s.unreleased.list, batch...)
-	return entered
+	return false
 }
 
-// next takes leases of one policy that are due from the list, as many as one call can
+// due takes leases of one policy that are due from the list, as many as one call can
 // release, with their charges. It drops those that have ended.
-func (u *unreleased) next(now int64) (batch []leases, charges []core.Charge) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
+func (s *Store) due() (batch []leases, charges []core.Charge) {
+	now, u := s.now(), &s.unreleased
+	s.debts.mu.Lock()
+	defer s.debts.mu.Unlock()
 	u.list = slices.DeleteFunc(u.list, func(l leases) bool {
 		if l.ends <= now {
 			return true
@@ -165,8 +129,5 @@ func (u *unreleased) next(now int64) (batch []leases, charges []core.Charge) {
 		}
 		return due
 	})
-	if len(u.list) == 0 {
-		u.list = nil
-	}
 	return batch, charges
 }

@@ -287,9 +287,9 @@ func TestNoLeaseIsLeft(t *testing.T) {
 			time.Sleep((logQuiet + 2*watchEvery) * time.Microsecond)
 			synctest.Wait()
 			require.False(t, s.outage.lasts.Load())
-			s.unreleased.mu.Lock()
-			defer s.unreleased.mu.Unlock()
-			require.False(t, s.unreleased.armed, "no timer is left")
+			s.debts.mu.Lock()
+			defer s.debts.mu.Unlock()
+			require.False(t, s.debts.armed, "no timer is left")
 			require.Empty(t, s.unreleased.list)
 		})
 	}
@@ -307,16 +307,16 @@ func TestReleaseIsGivenUp(t *testing.T) {
 			c[0].Quota.Window = 10 * sec
 			require.NoError(t, s.Release(t.Context(), storetest.Of("p", c...)))
 		}
-		s.unreleased.mu.Lock()
+		s.debts.mu.Lock()
 		assert.Len(t, s.unreleased.list, maxUnreleased)
 		assert.EqualValues(t, 1, s.unreleased.list[0].charges[0].ID, "the store knows the first ones of an outage")
-		s.unreleased.mu.Unlock()
+		s.debts.mu.Unlock()
 		time.Sleep(11 * time.Second)
 		synctest.Wait()
-		s.unreleased.mu.Lock()
-		defer s.unreleased.mu.Unlock()
+		s.debts.mu.Lock()
+		defer s.debts.mu.Unlock()
 		assert.Empty(t, s.unreleased.list)
-		assert.False(t, s.unreleased.armed)
+		assert.False(t, s.debts.armed)
 	})
 }
 
@@ -360,10 +360,10 @@ func TestReleasePanics(t *testing.T) {
 		s := New(f, &Options{Log: nowhere})
 		require.NoError(t, s.Release(t.Context(), storetest.Of("p", slot(1, 1)...)))
 		time.Sleep(time.Second)
-		s.unreleased.mu.Lock()
-		defer s.unreleased.mu.Unlock()
+		s.debts.mu.Lock()
+		defer s.debts.mu.Unlock()
 		assert.Empty(t, s.unreleased.list)
-		assert.False(t, s.unreleased.armed)
+		assert.False(t, s.debts.armed)
 	})
 }
 
