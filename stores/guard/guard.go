@@ -1,10 +1,10 @@
 // Package guard keeps a service deciding while its shared store is unavailable.
 //
-// A guard is a [core.Store] that wraps another one. While the store works, the
-// guard counts in memory what the store admits for this process. When a call
-// fails with [core.ErrUnavailable], each rule is decided as its OnError says: by
-// that memory, by admitting the request, or by refusing it. A limit that one
-// process has to itself therefore holds while its store fails and recovers.
+// A guard is a [core.Store] that wraps another one. While the store works, the guard counts in
+// memory what the store admits for this process. When a call fails with [core.ErrUnavailable],
+// each rule is decided as its OnError says: by that memory, by admitting the request, or by
+// refusing it. A limit that one process has to itself therefore holds while its store fails and
+// recovers.
 package guard
 
 import (
@@ -21,20 +21,17 @@ import (
 
 // Options configures a [Store]. The zero Options is ready to use.
 type Options struct {
-	// Instances is how many processes share the store, each behind a guard.
-	// While the store is unavailable, each process admits at most this part of
-	// a limit, rounded up. 0 means 1: the full limit.
+	// Instances is how many processes share the store, each behind a guard. While the store is
+	// unavailable, each admits at most this part of a limit, rounded up. 0 means 1: the full limit.
 	Instances int
 
-	// Slow is the time above which a call is slow. If half of the last 20 calls
-	// are slow, the guard treats the store as unavailable. 0 means 250 ms. The
-	// guard does not cancel calls: the store bounds them itself.
+	// Slow is the time above which a call is slow. If half of the last 20 calls are slow, the
+	// guard treats the store as unavailable. 0 means 250 ms. The store bounds calls itself.
 	Slow time.Duration
 
-	// MaxKeys bounds the keys that this process keeps in memory and adds to the
-	// store, as [memstore.Options].MaxKeys does. 0 means
-	// [memstore.DefaultMaxKeys]. Beyond it, new keys share overflow quotas: see
-	// [Store].
+	// MaxKeys bounds the keys that this process keeps in memory and adds to the store, as
+	// [memstore.Options].MaxKeys does. 0 means [memstore.DefaultMaxKeys]. Beyond it, new keys
+	// share overflow quotas: see [Store].
 	MaxKeys int
 
 	// Log receives a line when the store becomes unavailable, with the reason,
@@ -43,89 +40,81 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// A Store guards another one. It is safe for concurrent use, runs no goroutine for longer
-// than a call unless there is something to release or to pay, or an outage lasts, and needs no closing. The Mode of a decision says how it was made.
+// A Store guards another one. It is safe for concurrent use and needs no closing. It runs a
+// goroutine only while there is something to release or to pay, or an outage lasts. The Mode of a
+// decision says how it was made.
 //
 // # Outages
 //
-// A breaker stops calls to a store that fails: after five failures in a row, or
-// when half of the last 20 calls were slow, one call at a time probes the store
-// until it answers. The other requests are decided at once, by OnError of each
-// rule:
+// A breaker stops calls to a store that fails: after five failures in a row, or when half of the
+// last 20 calls were slow, one call at a time probes the store until it answers. The other requests
+// are decided at once, by OnError of each rule:
 //
 //   - [core.Local]: by what this process remembers.
-//   - [core.Allow]: the rule admits every request. It reports its full capacity
-//     as remaining.
+//   - [core.Allow]: the rule admits every request. It reports its full capacity as remaining.
 //   - [core.Refuse]: the rule refuses every request until the next probe.
 //
-// A call that fails with [core.ErrBlocked] is decided in the same way. It says nothing
-// about the store, so it neither opens the breaker nor keeps it open.
+// A charge of cost 0 reports what the next request would meet. A call that fails with
+// [core.ErrBlocked] is decided in the same way. It says nothing about the store, so it neither
+// opens the breaker nor keeps it open.
 //
-// A charge of cost 0 reports the same: what the next request would meet.
-//
-// It is unknown whether a call that failed has taken its charges. After an
-// outage, the store may have counted a request that was refused, or one request
-// twice. Once the store answers, leases of [core.Concurrency] are released that a failed
-// Release has left. So are those of a refused request after a Take without an answer, if
-// the store says until when it may take them (see [core.Store]). So each Take needs new ids.
+// It is unknown whether a call that failed has taken its charges. After an outage, the store may
+// have counted a request that was refused, or one request twice. Leases of [core.Concurrency] are
+// released once the store answers: those that a failed Release has left, and those of a refused
+// request after a Take without an answer, if the store says until when it may take them (see
+// [core.Store]). So each Take needs new ids.
 //
 // # Debts
 //
-// What a process admits without the store is a debt. It is charged as soon as the store
-// answers, as of the time at which it was used: before the next decision on its key, and the
-// rest by a timer that exists only while there are debts, at 10,000 a second over all
-// processes. From then on the store alone decides. A payment without an answer is made again
-// once the store answers: nothing is admitted twice, but units in flight when the store falls
-// silent once more may count twice. Rules with Allow, and refusals, owe nothing. A reset
-// cancels older debts, in a redisstore also those of other processes. A process that dies
-// loses its debts: it has admitted at most its share of each limit, again at each crash.
+// What a process admits without the store is a debt. It is charged as soon as the store answers,
+// as of the time at which it was used: before the next decision on its key, and the rest by a
+// timer, at 10,000 a second over all processes. From then on the store alone decides. A payment
+// without an answer is made again: nothing is admitted twice, but units in flight when the store
+// falls silent once more may count twice. Rules with Allow, and refusals, owe nothing. A reset
+// cancels older debts, in a redisstore also those of other processes. A process that dies loses
+// its debts: it has admitted at most its share of each limit, again at each crash.
 //
-// A store that may have lost data ([core.ErrForgotten]) is compared with the memory, key by
-// key, and charged for what it lacks. Nothing that it has is charged again. Until that is
-// done, usually for less than a second, the memory must admit too. Leases, strikes and
-// values of [core.Distinct] cannot be compared: for a window, the memory must admit those too.
-//
-// The memory must admit for a window after each failed call if the errors of the store do not
-// wrap [core.ErrOutOfReach], since such a store may lose data and not say so; and after an
-// outage in which more than 65,536 keys owe.
+// A store that may have lost data ([core.ErrForgotten]) is compared with the memory, key by key,
+// and charged for what it lacks. Until that is done, usually for less than a second, the memory
+// must admit too. Leases, strikes and values of [core.Distinct] cannot be compared: for a window,
+// the memory must admit those too. It must admit everything for a window after an outage in which
+// more than 65,536 keys owe, and after each failed call whose error does not wrap
+// [core.ErrOutOfReach], since such a store may lose data and not say so.
 //
 // # Guarantees
 //
-// With one instance, an outage never admits more than the rules promise, whether data is
-// lost or not. With M instances, a window of a limit N admits at most N + (M-1)·⌈N/M⌉ under a
-// sliding log or sliding cells. Other algorithms admit at most twice what the
-// rule promises, plus the rounding of shares; queues admit one more burst each time the store
-// loses its data. If an instance makes no request for a second after the store has lost its
-// data, what it has admitted is missing there: then all algorithms admit at most twice what
-// they promise.
+// With one instance, an outage never admits more than the rules promise, whether data is lost or
+// not. With M instances, a window of a limit N admits at most N + (M-1)·⌈N/M⌉ under a sliding log
+// or sliding cells. Other algorithms admit at most twice what the rule promises, plus the rounding
+// of shares; queues admit one more burst each time the store loses its data. If an instance makes
+// no request for a second after a loss, what it has admitted is missing there: then all algorithms
+// admit at most twice what they promise.
 //
-// A store that loses its data while no call of this process fails, as by FLUSHALL, goes
-// unnoticed unless the store reports it, as a redisstore does within a second. Until it does,
-// the lost units are admitted again, beyond these bounds. A redisstore is asked at once if it
-// counts less than half of what this process has taken.
+// A loss that no failed call shows, as by FLUSHALL, goes unnoticed until the store reports it, as
+// a redisstore does within a second, or at once if it counts less than half of what this process
+// has taken. Until then the lost units are admitted again, beyond these bounds.
 //
-// A bar of a [core.Ban] is known to the store alone: during an outage, each process
-// counts the strikes of the requests that it refuses itself, up to the full Limit.
+// The store alone knows the bars of a [core.Ban]: during an outage, each process counts the strikes
+// of the requests that it refuses itself, up to the full Limit.
 //
 // # Overflow
 //
-// A flood of random keys fills neither the memory nor the store. Once this
-// process tracks [Options].MaxKeys partly used keys, a new key that the store
-// does not know is charged to one of 256 overflow quotas of its rule in the
-// store, and to one in memory. Each has the quota of one key. Known keys are not
-// affected. Such decisions have the mode [core.ModeOverflow]. Their units are
-// not refundable, except for rules that all requests share. A [core.Ban] counts no
-// strikes of such a key, and does not bar it.
+// A flood of random keys fills neither the memory nor the store. Once this process tracks
+// [Options].MaxKeys partly used keys, a new key that the store does not know is charged to one of
+// 256 overflow quotas of its rule in the store, and to one in memory, each as large as that of one
+// key. Such decisions have the mode [core.ModeOverflow]. Their units are not refundable, except
+// for rules that all requests share. A [core.Ban] counts no strikes of such a key, and does not
+// bar it.
 //
-// With one instance, no key gets more than its limit. With several, a key may
-// use its own limit and a part of the overflow quota that it shares with other
-// keys. A key that is over its limit gets nothing from an overflow quota. A
-// process that restarts does not remember which keys used overflow quotas.
+// With one instance, no key gets more than its limit. With several, a key may use its own limit
+// and a part of the overflow quota that it shares with other keys. Known keys are not affected,
+// and a key over its limit gets nothing from an overflow quota. A process that restarts does not
+// remember which keys used overflow quotas.
 //
 // # Cost
 //
-// The guard needs the memory of a [memstore.Store] that sees what this process
-// admits, and makes one decision in it for every admitted request.
+// The guard needs the memory of a [memstore.Store] that sees what this process admits, and makes
+// one decision in it for every admitted request.
 type Store struct {
 	store     overflowStore   // asks the store that is guarded
 	own       *memstore.Store // counts what this process admits
