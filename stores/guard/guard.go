@@ -199,10 +199,7 @@ func (s *Store) Condition() core.Condition {
 // asks are one call of the store while it decides alone. Otherwise each is decided by
 // itself, in their order, and may be decided at another time.
 func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
-	if err := core.ValidateAsks(asks); err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(core.ValidateAsks(asks), ctx.Err()); err != nil {
 		return err
 	}
 	if began := s.doubts.last.time(); asks[0].Owes() || len(asks) > 1 && s.decidesAlone(asks) {

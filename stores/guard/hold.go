@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -17,10 +18,7 @@ func (s *Store) Holds(charges []core.Charge) bool {
 // unavailable, while it may not know what was admitted without it, and if a key is on an overflow
 // quota. A call without an answer may have held it: that ends by itself, since nobody extends it.
 func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
-	if err := h.Validate(ask); err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(h.Validate(ask), ctx.Err()); err != nil {
 		return err
 	}
 	asks := []core.Ask{*ask}

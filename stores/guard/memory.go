@@ -87,7 +87,7 @@ func (c *call) takeCopies(m *copies) (core.Decision, error) {
 		}
 	}
 	for {
-		d, err := c.takeOwn(m, m.charges)
+		d, err := c.takeOwn(m)
 		if err != nil || d.Allowed || m.refused(&d) {
 			return d, err
 		}
@@ -104,15 +104,15 @@ func (c *call) takeCopies(m *copies) (core.Decision, error) {
 	}
 }
 
-// takeOwn has the memory decide charges.
-func (c *call) takeOwn(m *copies, charges []core.Charge) (core.Decision, error) {
-	m.ask[0].Charges = charges
+// takeOwn has the memory decide copies.
+func (c *call) takeOwn(m *copies) (core.Decision, error) {
+	m.ask[0].Charges = m.charges
 	err := c.guard.own.Take(context.Background(), m.ask[:])
 	if err != nil {
 		return core.Decision{}, err
 	}
 	d := m.ask[0].Decision
-	c.noticed(charges, &d)
+	c.noticed(m.charges, &d)
 	return d, nil
 }
 

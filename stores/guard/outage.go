@@ -61,7 +61,7 @@ func (c *call) decidedAlone(mode core.Mode, reason error) {
 	if due {
 		o.due = c.now + notice.Every.Microseconds()
 	}
-	report := s.report(c.now, due)
+	report := s.report(due)
 	o.mu.Unlock()
 	switch {
 	case begins:
@@ -98,7 +98,7 @@ func (s *Store) answered(now int64) {
 	if ends {
 		o.lasts.Store(false)
 	}
-	report := s.report(o.last, ends)
+	report := s.report(ends)
 	o.mu.Unlock()
 	if ends {
 		o.logger().Info("limit: the store is available again", report...)
@@ -126,12 +126,12 @@ func (s *Store) watch() {
 
 // report returns how long the outage has lasted, how its decisions were made, and what they
 // owe, if a line is due. The caller has locked the outage.
-func (s *Store) report(until int64, due bool) (report []any) {
+func (s *Store) report(due bool) (report []any) {
 	if !due {
 		return nil
 	}
 	o, b := &s.outage, &s.debts
-	report = []any{"code", notice.Outage, "since", time.UnixMicro(o.began).UTC(), "for", time.Duration(until-o.began) * time.Microsecond}
+	report = []any{"code", notice.Outage, "since", time.UnixMicro(o.began).UTC(), "for", time.Duration(o.last-o.began) * time.Microsecond}
 	add := func(name string, n int64) {
 		if n > 0 {
 			report = append(report, name, n)

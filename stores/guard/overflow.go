@@ -97,7 +97,7 @@ func (c *call) findOverflow() {
 			m.charges[i].Quota = c.full(i)
 		}
 	}
-	d, err := c.takeOwn(m, m.charges)
+	d, err := c.takeOwn(m)
 	for i := range m.charges {
 		if err != nil || c.charges[i].Key == "" {
 			continue

@@ -296,6 +296,9 @@ const maxPasses = 8
 // payFirst pays what the keys of a call owe, before the store decides about them.
 func (c *call) payFirst() error {
 	b := &c.guard.debts
+	if b.count.Load() == 0 {
+		return nil
+	}
 	if (c.probe || c.guard.breaker.trouble.Load() || c.now-b.waited.time() < 1_000_000) && !b.first(c.charges) {
 		return nil // a request makes one call to a store in trouble; the timer pays, and until then the memory must admit too
 	}

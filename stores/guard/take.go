@@ -32,10 +32,8 @@ func (c *call) take(d *core.Decision) error { // a pointer, since a copy costs a
 	if c.guard.raises.lost.time() != never {
 		c.guard.doubtful(c.charges, c.now) // what is to be raised is among the debts
 	}
-	if c.guard.debts.count.Load() > 0 {
-		if err := c.payFirst(); err != nil {
-			return err
-		}
+	if err := c.payFirst(); err != nil {
+		return err
 	}
 	c.classify()
 	switch {
@@ -153,13 +151,10 @@ func (c *call) ask(charges []core.Charge, d *core.Decision) error {
 		asks = []core.Ask{{Charges: charges}}
 	}
 	err := c.attempt.ask(asks)
-	switch {
-	case err != nil:
-		*d = core.Decision{}
-		c.unanswered(err)
-	case d != &asks[0].Decision:
+	if d != &asks[0].Decision {
 		*d = asks[0].Decision
 	}
+	c.unanswered(err)
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,14 +79,10 @@ var requests = sync.Pool{New: func() any {
 func (b *batcher) take(ctx context.Context, asks []core.Ask) error {
 	r := requests.Get().(*request)
 	for i := range asks { // a caller that gives up takes its slices away
+		first := len(r.charges)
 		r.charges = append(r.charges, asks[i].Charges...)
-	}
-	b.store.hasher.replace(r.charges)
-	n := 0
-	for i := range asks {
-		end := n + len(asks[i].Charges)
-		r.asks = append(r.asks, core.Ask{Charges: r.charges[n:end:end]})
-		n = end
+		r.asks = append(r.asks, core.Ask{Charges: slices.Clip(r.charges[first:])})
+		b.store.hasher.replace(r.asks[i].Charges)
 	}
 	err, finished := b.do(ctx, r)
 	if !finished {

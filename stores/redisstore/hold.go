@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -18,10 +19,7 @@ func (s *Store) Holds(charges []core.Charge) bool {
 // Hold implements [core.Holder]. It is a call of its own, not part of a batch. Keys that
 // several algorithms charge are not held.
 func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
-	if err := h.Validate(ask); err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(h.Validate(ask), ctx.Err()); err != nil {
 		return err
 	}
 	asks := []core.Ask{{Charges: slices.Clone(ask.Charges)}}

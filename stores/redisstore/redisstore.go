@@ -190,10 +190,7 @@ func New(client redis.UniversalClient, options *Options) *Store {
 // If ctx has ended, the error is that of ctx, or wraps it. Errors that do not depend on the
 // request wrap [core.ErrUnavailable].
 func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
-	if err := core.ValidateAsks(asks); err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(core.ValidateAsks(asks), ctx.Err()); err != nil {
 		return err
 	}
 	if s.reported.Load() != s.restarts.Load() {

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -15,10 +16,7 @@ import (
 // A return to a bucket is recorded in a second key of up to 185 bytes, which lives until a
 // full burst has refilled.
 func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
-	if err := core.ValidateReturns(returns); err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(core.ValidateReturns(returns), ctx.Err()); err != nil {
 		return nil, err
 	}
 	charges := make([]core.Charge, len(returns))
