@@ -209,25 +209,15 @@ func (s *Store) Guarded() bool { return true }
 // Take implements [core.Store]. Where it needs a second call and that fails, it gives
 // back what the first one took.
 func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(ctx.Err(), core.ValidateAsks(asks)); err != nil {
 		return err
 	}
-	n := 0
-	for i := range asks {
-		n += len(asks[i].Charges)
-	}
-	if n > core.MaxCharges || len(asks) > core.MaxCharges {
-		return s.store.Take(ctx, asks) // which returns an error
-	}
-	if n > 0 && asks[0].Owes() {
+	if asks[0].Owes() {
 		s.surrender(ctx, asks)
 	}
 	t := take{store: s, ctx: ctx, asks: asks}
 	if !t.prefetched() {
 		return s.store.Take(ctx, asks)
-	}
-	if err := core.ValidateAsks(asks); err != nil {
-		return err
 	}
 	return t.decide()
 }
