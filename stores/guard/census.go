@@ -26,7 +26,7 @@ func (c *census) look(s *Store, now int64) {
 	if now < due || !c.due.CompareAndSwap(due, math.MaxInt64) {
 		return
 	}
-	store, ok := s.store.Store.(interface {
+	store, ok := s.store.(interface {
 		Sharers(context.Context) (int, error)
 	})
 	if !ok {

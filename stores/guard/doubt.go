@@ -194,7 +194,7 @@ func (c *call) compare(copies []core.Charge, own, d *core.Decision) {
 // leaves the window.
 func (c *call) suspect(charge core.Charge, stored, at int64) {
 	s, d, now := c.guard, &c.guard.doubts, c.now
-	store, ok := s.store.Store.(finder)
+	store, ok := s.store.(finder)
 	marks := ok && s.instances > 1 && stored == charge.Cost && dated(&charge.Quota)
 	if marks && d.marking.Add(1) > maxMarking {
 		d.marking.Add(-1)

@@ -116,7 +116,7 @@ type Options struct {
 // The guard needs the memory of a [memstore.Store] that sees what this process admits, and makes
 // one decision in it for every admitted request.
 type Store struct {
-	store     overflowStore   // asks the store that is guarded
+	store     core.Store      // that is guarded
 	own       *memstore.Store // counts what this process admits
 	instances int64
 	slow      int64        // µs
@@ -127,6 +127,7 @@ type Store struct {
 	raises    raises
 	outage    outage
 	census    census
+	overflow  moment // from then on, the memory decides no key by an overflow quota
 
 	unreleased unreleased
 }
@@ -157,7 +158,7 @@ func newStore(store core.Store, options *Options, own *memstore.Store, now func(
 		panic(fmt.Sprintf("guard: Instances is %d and Slow is %v: write at least 1 and 1µs, or 0 for the defaults",
 			options.Instances, options.Slow))
 	}
-	s := &Store{store: overflowStore{Store: store, now: now}, own: own, now: now,
+	s := &Store{store: store, own: own, now: now,
 		instances: max(1, int64(options.Instances)), slow: cmp.Or(options.Slow, defaultSlow).Microseconds()}
 	s.outage.log.To = options.Log
 	s.doubts.begin(store, s.instances == 1)
@@ -168,7 +169,7 @@ func newStore(store core.Store, options *Options, own *memstore.Store, now func(
 
 // Check checks the guarded store, also while the breaker is open: see [core.Check]. It
 // neither counts as a call of the store nor logs.
-func (s *Store) Check(ctx context.Context) error { return core.Check(ctx, s.store.Store) }
+func (s *Store) Check(ctx context.Context) error { return core.Check(ctx, s.store) }
 
 // unavailable reports whether the breaker is open: requests are decided without the
 // store until a probe succeeds.
@@ -226,7 +227,7 @@ func (s *Store) decidesAlone(asks []core.Ask) bool {
 			return false
 		}
 	}
-	return !s.unavailable() && !s.store.active(now)
+	return !s.unavailable() && !s.overflows(now)
 }
 
 // takeTogether asks the store for all asks at once, and counts in memory what each took.

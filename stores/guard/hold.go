@@ -10,7 +10,7 @@ import (
 
 // Holds implements [core.Holder].
 func (s *Store) Holds(charges []core.Charge) bool {
-	h := core.HolderOf(s.store.Store)
+	h := core.HolderOf(s.store)
 	return h != nil && h.Holds(charges)
 }
 
@@ -30,7 +30,7 @@ func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
 		return s.Take(ctx, asks)
 	}
 	defer c.leave()
-	err := core.HolderOf(s.store.Store).Hold(ctx, &asks[0], h)
+	err := core.HolderOf(s.store).Hold(ctx, &asks[0], h)
 	c.ended(err)
 	switch d := &asks[0].Decision; {
 	case err != nil:
@@ -68,7 +68,7 @@ func (c *call) unhold(asked []core.Charge, d *core.Decision) []core.Charge {
 		}
 	}
 	if len(list) > 0 {
-		_, err := core.HolderOf(c.guard.store.Store).Settle(c.ctx, list)
+		_, err := core.HolderOf(c.guard.store).Settle(c.ctx, list)
 		c.ended(err)
 	}
 	return asked
@@ -81,7 +81,7 @@ func (s *Store) Settle(ctx context.Context, list []core.Settlement) (done []core
 		s.doubts.excused[s.doubts.place(&list[i].Charge)].advance(now)
 	}
 	err = s.try(ctx, func() (err error) {
-		done, err = core.HolderOf(s.store.Store).Settle(ctx, list)
+		done, err = core.HolderOf(s.store).Settle(ctx, list)
 		return err
 	})
 	return done, err
@@ -90,7 +90,7 @@ func (s *Store) Settle(ctx context.Context, list []core.Settlement) (done []core
 // Extend implements [core.Holder]. If the store is unavailable, it returns an error.
 func (s *Store) Extend(ctx context.Context, list []core.Extension) (lived []bool, err error) {
 	err = s.try(ctx, func() (err error) {
-		lived, err = core.HolderOf(s.store.Store).Extend(ctx, list)
+		lived, err = core.HolderOf(s.store).Extend(ctx, list)
 		return err
 	})
 	return lived, err
@@ -100,7 +100,7 @@ func (s *Store) Extend(ctx context.Context, list []core.Extension) (lived []bool
 // [core.AccountOf].
 func (s *Store) Account(ctx context.Context, c core.Charge) (account core.Account, err error) {
 	err = s.try(ctx, func() (err error) {
-		account, err = core.AccountOf(ctx, s.store.Store, c)
+		account, err = core.AccountOf(ctx, s.store, c)
 		return err
 	})
 	return account, err

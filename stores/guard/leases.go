@@ -21,10 +21,14 @@ func (s *Store) Renew(ctx context.Context, charges []core.Charge) ([]bool, error
 	if err != nil {
 		return nil, err
 	}
-	s.store.renewed(charges)
+	if s.overflows(s.now()) {
+		for i := range charges { // they may be in overflow quotas
+			s.overflow.advance(s.now() + 2*charges[i].Quota.Span())
+		}
+	}
 	var held []bool
 	err = s.try(ctx, func() (err error) {
-		held, err = s.store.Renew(ctx, charges)
+		held, err = s.renew(ctx, charges)
 		return err
 	})
 	asked := err == nil
@@ -58,7 +62,7 @@ func (s *Store) Release(ctx context.Context, charges []core.Charge) error {
 		return err
 	}
 	began, until := s.now(), s.unreleased.until.time()
-	err := s.try(ctx, func() error { return s.store.Release(ctx, charges) })
+	err := s.try(ctx, func() error { return s.release(ctx, charges) })
 	failed := err != nil && (ctx.Err() != nil || errors.Is(err, core.ErrUnavailable))
 	if (failed || err == nil && began < until) && !s.unreleased.unknown(charges) {
 		s.releaseLater(slices.Clone(charges), until)
@@ -156,7 +160,7 @@ func (s *Store) releaseNext() (more bool) {
 		return false
 	}
 	if a.enter() {
-		err := a.try(func() error { return s.store.Release(a.ctx, charges) })
+		err := a.try(func() error { return s.release(a.ctx, charges) })
 		if !errors.Is(err, core.ErrUnavailable) {
 			return true // released, or they cannot be
 		}

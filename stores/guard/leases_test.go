@@ -288,8 +288,8 @@ func TestRenewedInOverflowInPart(t *testing.T) {
 	now := new(atomic.Int64)
 	now.Store(1000 * hour)
 	store := at(now)
-	o := overflowStore{Store: &partly{store, 3}, now: now.Load}
-	o.until.advance(now.Load() + hour)
+	s := newStore(&partly{store, 3}, &Options{Log: nowhere}, at(now), now.Load)
+	s.overflow.advance(now.Load() + hour)
 	leases := []core.Charge{leased(1), leased(2), leased(3)}
 	for i := range leases {
 		leases[i].Key = fmt.Sprint("k", i)
@@ -298,7 +298,7 @@ func TestRenewedInOverflowInPart(t *testing.T) {
 		d := storetest.MustTake(t, store, c)
 		require.True(t, d.Allowed)
 	}
-	held, err := o.Renew(t.Context(), storetest.Of("p", leases...))
+	held, err := s.renew(t.Context(), storetest.Of("p", leases...))
 	require.ErrorIs(t, err, core.ErrUnavailable)
 	require.Equal(t, []bool{true, true, false}, held)
 }

@@ -26,46 +26,30 @@ const (
 	overflowQuotas = 256
 )
 
-// An overflowStore is the guarded store, with the overflow quotas of its keys.
-type overflowStore struct {
-	core.Store
-	now   func() int64
-	until moment // from then on, the memory decides no key by an overflow quota
-}
+// overflows reports whether the memory may decide a key by an overflow quota.
+func (s *Store) overflows(now int64) bool { return now < s.overflow.time() }
 
-// active reports whether the memory may decide a key by an overflow quota.
-func (o *overflowStore) active(now int64) bool { return now < o.until.time() }
-
-// renewed notes that leases were renewed, which may be in overflow quotas.
-func (o *overflowStore) renewed(charges []core.Charge) {
-	if now := o.now(); o.active(now) {
-		for i := range charges {
-			o.until.advance(now + 2*charges[i].Quota.Span())
-		}
-	}
-}
-
-// Renew renews leases on the keys' own quotas, and on overflow quotas: also if the
+// renew renews leases on the keys' own quotas, and on overflow quotas: also if the
 // store could not renew some of the first.
-func (o *overflowStore) Renew(ctx context.Context, charges []core.Charge) ([]bool, error) {
-	held, err := o.Store.Renew(ctx, charges)
-	if err != nil && len(held) != len(charges) || !o.active(o.now()) || !slices.Contains(held, false) {
+func (s *Store) renew(ctx context.Context, charges []core.Charge) ([]bool, error) {
+	held, err := s.store.Renew(ctx, charges)
+	if err != nil && len(held) != len(charges) || !s.overflows(s.now()) || !slices.Contains(held, false) {
 		return held, err
 	}
-	shared, other := o.Store.Renew(ctx, allShared(charges))
+	shared, other := s.store.Renew(ctx, allShared(charges))
 	for i := range shared {
 		held[i] = held[i] || shared[i]
 	}
 	return held, cmp.Or(err, other)
 }
 
-// Release releases leases on the keys' own quotas, and on overflow quotas.
-func (o *overflowStore) Release(ctx context.Context, charges []core.Charge) error {
-	err := o.Store.Release(ctx, charges)
-	if err != nil || !o.active(o.now()) {
+// release releases leases on the keys' own quotas, and on overflow quotas.
+func (s *Store) release(ctx context.Context, charges []core.Charge) error {
+	err := s.store.Release(ctx, charges)
+	if err != nil || !s.overflows(s.now()) {
 		return err
 	}
-	return o.Store.Release(ctx, allShared(charges))
+	return s.store.Release(ctx, allShared(charges))
 }
 
 // noticed notes a decision of the memory by overflow quotas. What was taken there
@@ -82,7 +66,7 @@ func (c *call) noticed(charges []core.Charge, d *core.Decision) {
 		if charges[i].Quota.Bars() {
 			span = charges[i].Quota.Window
 		}
-		c.guard.store.until.advance(c.now + 2*span)
+		c.guard.overflow.advance(c.now + 2*span)
 	}
 }
 

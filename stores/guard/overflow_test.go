@@ -43,7 +43,7 @@ func flood(t *testing.T, s *Store, q core.Quota) {
 	for i := range 12 * 256 {
 		once(t, s, fmt.Sprint("flood ", i), q)
 	}
-	require.True(t, s.store.active(s.now()))
+	require.True(t, s.overflows(s.now()))
 }
 
 // TestFloodFillsNoRedis sends 1,000,000 random keys to a guard with room for 4,096 in front of a
@@ -258,7 +258,7 @@ func TestRenewedInOverflow(t *testing.T) {
 		lease.Key = key
 		return storetest.MustTake(t, s, lease)
 	}
-	for i := 0; !s.store.active(now.Load()); i++ {
+	for i := 0; !s.overflows(s.now()); i++ {
 		take(fmt.Sprint("first ", i)) // by its own key in the store, until the guard knows
 	}
 	for i := 0; ; i++ {

@@ -250,7 +250,7 @@ type finder interface {
 
 // findLost asks the store which keys to raise have lost all units, or were reset.
 func (a *attempt) findLost(list []payment) error {
-	store, ok := a.guard.store.Store.(finder)
+	store, ok := a.guard.store.(finder)
 	var charges []core.Charge
 	var of []*payment
 	for i := range list {

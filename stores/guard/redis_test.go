@@ -200,7 +200,7 @@ func TestSettledHoldsAreNoLoss(t *testing.T) {
 			require.NoError(t, err)
 		}
 		c.Cost = 0
-		require.Equal(t, c.Quota.Limit, remaining(t, g.store.Store, c))
+		require.Equal(t, c.Quota.Limit, remaining(t, g.store, c))
 		assert.Zero(t, asked, "%d instances", instances)
 		assert.Zero(t, client.Exists(t.Context(), lua.MarkKey("limit", &c)).Val(), "%d instances", instances)
 	}

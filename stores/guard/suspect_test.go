@@ -66,7 +66,7 @@ func (s stuck) Lost(ctx context.Context, charges []core.Charge, empty int64) ([]
 func TestSuspicionTakesNoTime(t *testing.T) {
 	s, f, take, _, _ := suspected(t, 3)
 	until, done := make(chan struct{}), make(chan struct{})
-	s.store.Store = stuck{f, until}
+	s.store = stuck{f, until}
 	s.doubts.suspect = func(context.Context, core.Charge) error { close(done); return nil }
 	s.debts.after = func(_ time.Duration, f func()) { go f() }
 	take()

@@ -53,7 +53,7 @@ func (c *call) classify() {
 	s := c.guard
 	c.began = s.doubts.last.time()
 	c.doubtful, c.overflow, c.shared = s.doubtful(c.charges, c.now), 0, 0
-	if s.store.active(c.now) {
+	if s.overflows(c.now) {
 		c.findOverflow()
 	}
 }
@@ -293,7 +293,7 @@ func (c *call) undo(asked []core.Charge, d *core.Decision, full set) {
 	if c.held != nil {
 		asked = c.unhold(asked, d)
 	}
-	err := core.Undo(c.ctx, c.guard.store.Store, asked, d)
+	err := core.Undo(c.ctx, c.guard.store, asked, d)
 	c.ended(err)
 	if err != nil {
 		c.mayTake = max(c.mayTake, c.now)
