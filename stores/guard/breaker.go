@@ -28,11 +28,10 @@ const (
 	failed                 // the store does not work
 )
 
-// A breaker stops calls to a store that fails. It opens after failures in a row,
-// or when half of the last calls were slow. While it is open, one call at a time
-// probes the store, and the first success closes it. If that is too early, a few
-// calls open it again. It is safe for concurrent use and reads no clock: times are
-// in microseconds, and not 0.
+// A breaker stops calls to a store that fails. It opens after failures in a row, or when half of the last
+// calls were slow. While it is open, one call at a time probes the store, and the first success closes it.
+// If that is too early, a few calls open it again. It is safe for concurrent use and reads no clock: times
+// are in microseconds, and not 0.
 //
 // The method is the circuit breaker of Nygard, "Release It!" (2007).
 type breaker struct {

@@ -11,11 +11,10 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// Renew implements [core.Store]. The store says which leases are held. While it
-// is unavailable, or may not know what was admitted without it, the memory does:
-// it renews such a lease, and must admit other requests as long as the lease
-// lives. If several instances share the store, the others do not count that
-// lease; then it is renewed in memory, and Renew returns an error about it.
+// Renew implements [core.Store]. The store says which leases are held. While it is unavailable, or may not
+// know what was admitted without it, the memory does: it renews such a lease, and must admit other requests
+// as long as the lease lives. If several instances share the store, the others do not count that lease;
+// then it is renewed in memory, and Renew returns an error about it.
 func (s *Store) Renew(ctx context.Context, charges []core.Charge) ([]bool, error) {
 	own, err := s.own.Renew(context.Background(), charges)
 	if err != nil {
@@ -150,9 +149,8 @@ func (s *Store) releaseLater(charges []core.Charge, due int64) {
 	}
 }
 
-// releaseNext releases leases of one policy in one call, and reports whether to go on. If
-// the store does not answer, it keeps them for later, behind the others: in a Cluster
-// another server may answer.
+// releaseNext releases leases of one policy in one call, and reports whether to go on. If the store does
+// not answer, it keeps them for later, behind the others: in a Cluster another server may answer.
 func (s *Store) releaseNext() (more bool) {
 	a := attempt{guard: s, ctx: context.Background()}
 	batch, charges := s.due()

@@ -7,9 +7,8 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// copies are the charges of a call as the memory decides them: each with the
-// share of this instance. The memory counts a charge that yields as well, but
-// never refuses it.
+// copies are the charges of a call as the memory decides them: each with the share of this instance. The
+// memory counts a charge that yields as well, but never refuses it.
 type copies struct {
 	charges []core.Charge // in all
 	yields  set
@@ -20,8 +19,7 @@ type copies struct {
 
 var pool = sync.Pool{New: func() any { return new(copies) }}
 
-// shares returns copies that all refuse beyond the share of this instance. Free
-// them after use.
+// shares returns copies that all refuse beyond the share of this instance. Free them after use.
 func (c *call) shares() *copies {
 	m := pool.Get().(*copies)
 	m.charges = m.all[:copy(m.all[:], c.charges)]
@@ -54,8 +52,7 @@ func (c *call) copies() *copies {
 	return m
 }
 
-// full returns the quota by which the memory counts all that the i-th charge
-// admits, over all instances.
+// full returns the quota by which the memory counts all that the i-th charge admits, over all instances.
 func (c *call) full(i int) core.Quota {
 	if c.guard.instances == 1 {
 		return c.charges[i].Quota

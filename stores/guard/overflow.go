@@ -10,16 +10,14 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// A flood of random keys must not fill the store, any more than the memory. A
-// key for which the memory has no room is charged in the store to an overflow
-// quota that it shares with other keys of its rule, unless the store knows the
-// key already. As in package memstore, units that a key may have taken there
-// must count when the key gets a quota of its own. The memory counts all that
-// this process admits, so it must admit too as long as they do.
+// A flood of random keys must not fill the store, any more than the memory. A key for which the memory has
+// no room is charged in the store to an overflow quota that it shares with other keys of its rule, unless
+// the store knows the key already. As in package memstore, units that a key may have taken there must count
+// when the key gets a quota of its own. The memory counts all that this process admits, so it must admit
+// too as long as they do.
 
 const (
-	// overflowVariant marks the overflow quotas of a rule. The variants of package limit
-	// cannot have it.
+	// overflowVariant marks the overflow quotas of a rule. The variants of package limit cannot have it.
 	overflowVariant = "~overflow"
 
 	// overflowQuotas is how many of them a rule has in the store.
@@ -96,10 +94,9 @@ func (c *call) findOverflow() {
 	}
 }
 
-// askShared asks the store, and returns the charges as it was asked for them:
-// keys without a quota in memory on overflow quotas. Keys that the store knows from an earlier
-// admission, perhaps by another instance, keep their own quota. So a key that is
-// over its limit gets nothing from an overflow quota.
+// askShared asks the store, and returns the charges as it was asked for them: keys without a quota in
+// memory on overflow quotas. Keys that the store knows from an earlier admission, perhaps by another
+// instance, keep their own quota. So a key that is over its limit gets nothing from an overflow quota.
 func (c *call) askShared(d *core.Decision) (asked []core.Charge, err error) {
 	if c.shared == 0 {
 		return c.charges, c.ask(c.charges, d)
@@ -129,9 +126,8 @@ func (c *call) askShared(d *core.Decision) (asked []core.Charge, err error) {
 	return asked, c.ask(asked, d)
 }
 
-// moved reports whether the memory, which decided own, charged a key's own quota
-// although the store charged an overflow quota. The next decision on the key
-// would not find in the store what it took.
+// moved reports whether the memory, which decided own, charged a key's own quota although the store charged
+// an overflow quota. The next decision on the key would not find in the store what it took.
 func (c *call) moved(asked []core.Charge, own *core.Decision) bool {
 	for i := range c.charges {
 		if asked[i].Variant != c.charges[i].Variant && c.charges[i].Cost > 0 && own.Overflow(i) != core.SharedQuota {

@@ -183,8 +183,7 @@ func (c *call) room() (own core.Decision, ok bool, err error) {
 	}
 }
 
-// look returns what the memory has left, and whether it has room for the charges
-// that it must admit.
+// look returns what the memory has left, and whether it has room for the charges that it must admit.
 func (c *call) look() (left core.Decision, ok bool, err error) {
 	m := c.copies()
 	defer m.free()
@@ -203,9 +202,8 @@ func (c *call) look() (left core.Decision, ok bool, err error) {
 	return left, true, nil
 }
 
-// refusal takes from the memory what it has no room for: unlike a look, a refusal
-// says when to retry. If the memory has got room meanwhile, refusal gives back
-// what it took, and reports that nothing was refused.
+// refusal takes from the memory what it has no room for: unlike a look, a refusal says when to retry. If
+// the memory has got room meanwhile, refusal gives back what it took, and reports that nothing was refused.
 func (c *call) refusal() (d core.Decision, refused bool, err error) {
 	m := c.copies()
 	defer m.free()
@@ -226,8 +224,7 @@ func (c *call) refused(d *core.Decision) {
 	}
 }
 
-// errLate means that this process has decided the same keys without the store
-// while the store was deciding.
+// errLate means that this process has decided the same keys without the store while the store was deciding.
 var errLate = fmt.Errorf("%w: the store answered after this process had decided locally", core.ErrUnavailable)
 
 // count counts in memory what the store has admitted, charged as asked. If the

@@ -48,8 +48,7 @@ func planOf(q core.Quota, hold int64) *plan {
 	return p
 }
 
-// lasts returns how long permits can be handed out that the store took at a time,
-// with an outcome.
+// lasts returns how long permits can be handed out that the store took at a time, with an outcome.
 func (p *plan) lasts(at int64, o core.Outcome) int64 {
 	q := &p.charged
 	switch q.Algorithm {

@@ -111,8 +111,7 @@ func (b *batcher) giveBack(ctx context.Context, returns []core.Return) ([]core.R
 	return results, err
 }
 
-// do sends a request, at once or with others. If it has not finished, it belongs to the
-// call.
+// do sends a request, at once or with others. If it has not finished, it belongs to the call.
 func (b *batcher) do(ctx context.Context, r *request) (err error, finished bool) {
 	r.ctx = ctx
 	if b.goesAlone(r) {
@@ -136,8 +135,7 @@ func (b *batcher) do(ctx context.Context, r *request) (err error, finished bool)
 	}
 }
 
-// goesAlone reports whether the caller of r is to make a call for it. Otherwise r is in the
-// queue.
+// goesAlone reports whether the caller of r is to make a call for it. Otherwise r is in the queue.
 func (b *batcher) goesAlone(r *request) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -269,8 +267,7 @@ func (b *batcher) send(batch []*request) {
 	}
 }
 
-// next returns the first request of the queue that was not abandoned, and drops
-// those before it.
+// next returns the first request of the queue that was not abandoned, and drops those before it.
 func (b *batcher) next() *request {
 	for len(b.queue) > 0 {
 		if r := b.queue[0]; r.state == queued {
@@ -281,9 +278,8 @@ func (b *batcher) next() *request {
 	return nil
 }
 
-// call calls the script for a batch and fills in the results. If the script fails, or
-// may not use a client's key, each request is sent alone, so that one of them cannot
-// fail the others.
+// call calls the script for a batch and fills in the results. If the script fails, or may not use a
+// client's key, each request is sent alone, so that one of them cannot fail the others.
 func (b *batcher) call(ctx context.Context, batch []*request) {
 	var err error
 	if b.rules != nil {

@@ -59,8 +59,7 @@ func (s *Store) denied(ctx context.Context, keys []string, reply error) error {
 	return nil
 }
 
-// noClientKey ends keys that no client can choose: escaped keys have capital letters
-// behind a %.
+// noClientKey ends keys that no client can choose: escaped keys have capital letters behind a %.
 const noClientKey = "%check"
 
 // errNoRight says how to grant what the user of a client may not run.

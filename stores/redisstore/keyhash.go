@@ -22,10 +22,9 @@ const (
 // process, as names of Redis keys or in errors. Every call of the store goes
 // through one of its methods. A nil keyHasher leaves the keys as they are.
 //
-// The hash is HMAC-SHA-256 (RFC 2104) of the policy, the rule and the key, cut to
-// 128 bits. The policy and the rule are included so that the names of two rules
-// do not show which keys belong to the same client. The empty key names no
-// client, and stays empty. Variants of a rule have the same hashes.
+// The hash is HMAC-SHA-256 (RFC 2104) of the policy, the rule and the key, cut to 128 bits. The policy and
+// the rule are included so that the names of two rules do not show which keys belong to the same client.
+// The empty key names no client, and stays empty. Variants of a rule have the same hashes.
 type keyHasher struct{ pool sync.Pool }
 
 // newKeyHasher returns nil for a nil secret. It panics on an empty one, which is
@@ -69,8 +68,7 @@ func (h *keyHasher) hash(policy, rule, key string) string {
 	return string(state.out[:])
 }
 
-// id returns the ID of a charge, so hashed that it does not show which value is behind
-// it.
+// id returns the ID of a charge, so hashed that it does not show which value is behind it.
 func (h *keyHasher) id(c *core.Charge) uint64 {
 	if c.ID == 0 || c.Quota.Algorithm != core.Distinct {
 		return c.ID

@@ -47,8 +47,7 @@ func (p *part) Return(ctx context.Context, returns []core.Return) ([]core.Return
 	return p.returner(returns[0].Policy).giveBack(ctx, returns)
 }
 
-// resetMemory is for how long a reset cancels debts of processes that have not reached Redis
-// since.
+// resetMemory is for how long a reset cancels debts of processes that have not reached Redis since.
 const resetMemory = 24 * time.Hour
 
 // Reset implements [core.Store]. It leaves a mark of 8 bytes at each key for a day.

@@ -12,10 +12,9 @@ import (
 	"github.com/routelimit/limit/internal/notice"
 )
 
-// A server has fewer turns than the client has connections to it, and a call of the
-// store holds one. So the calls of all policies together leave connections to the
-// program, and wait here, in order of arrival, rather than in the pool of the client,
-// which has no order. Meanwhile the batches of their policies grow.
+// A server has fewer turns than the client has connections to it, and a call of the store holds one. So the
+// calls of all policies together leave connections to the program, and wait here, in order of arrival,
+// rather than in the pool of the client, which has no order. Meanwhile the batches of their policies grow.
 
 // newTurns returns the turns of a server, or nil for a client of unknown size.
 func newTurns(client redis.UniversalClient) chan struct{} {

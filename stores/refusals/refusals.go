@@ -29,19 +29,16 @@ const longest = 1_000_000
 //   - What other processes took is known only from the last answer about the key,
 //     which is at most a second old. If they use up another rule of the request
 //     in that second, the RetryAfter is too short by the wait of that rule.
-//   - The rules that do not refuse may have refilled since: their Remaining is a
-//     lower bound.
-//   - Quota that is given back, by a Return, a Reset or a deleted key, is seen at
-//     once by the process that gave it back, and within a second by others. Until
-//     then they refuse what the store would admit.
+//   - The rules that do not refuse may have refilled since: their Remaining is a lower bound.
+//   - Quota that is given back, by a Return, a Reset or a deleted key, is seen at once by the process that
+//     gave it back, and within a second by others. Until then they refuse what the store would admit.
 //
 // A call of several asks is answered from memory only if all of them are refused from it.
 // An ask is not in these cases:
 //
 //   - One of its keys is unknown or may have refilled.
-//   - The charge of a key with nothing left has a cost above 1, has a reserve, is under
-//     [core.Distinct], where it depends on the value, or under [core.Concurrency], whose
-//     slots are freed at any time.
+//   - The charge of a key with nothing left has a cost above 1, has a reserve, is under [core.Distinct],
+//     where it depends on the value, or under [core.Concurrency], whose slots are freed at any time.
 //   - A [core.Ban] of the ask bars none of its keys: then each refusal is a strike, which
 //     the store counts. A barred key is refused from memory.
 //
@@ -181,8 +178,7 @@ func (s *Store) remembered(ask *core.Ask, hashes []uint64, now int64) bool {
 	return true
 }
 
-// forget drops what is known of the keys of charges, and what calls that are under way
-// will say.
+// forget drops what is known of the keys of charges, and what calls that are under way will say.
 func (s *Store) forget(charges ...core.Charge) {
 	for i := range charges {
 		hash := s.hashOf(&charges[i])
@@ -216,9 +212,8 @@ func (s *Store) hash(ofPolicy uint64, c *core.Charge) uint64 {
 	return hash
 }
 
-// Return implements [core.Store]. What is known of the keys is what they have afterwards,
-// so that a refusal that gives units back to a shared key does not have its other clients
-// ask the store again.
+// Return implements [core.Store]. What is known of the keys is what they have afterwards, so that a refusal
+// that gives units back to a shared key does not have its other clients ask the store again.
 func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
 	asked := s.now()
 	results, err := s.store.Return(ctx, returns)

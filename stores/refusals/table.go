@@ -34,8 +34,7 @@ func (t *table) set(hash uint64) *set {
 	return at.Load()
 }
 
-// A set holds the latest outcomes of a few keys. A further key displaces one of
-// them: see vacate.
+// A set holds the latest outcomes of a few keys. A further key displaces one of them: see vacate.
 type set struct {
 	mu     sync.Mutex // of writers
 	hashes [ways]atomic.Uint64
@@ -44,17 +43,15 @@ type set struct {
 	// call that asked earlier may have been decided before them. Under mu.
 	dropped int64
 
-	// Answers of calls that asked before this time may lack units that have come back
-	// since. Under mu.
+	// Answers of calls that asked before this time may lack units that have come back since. Under mu.
 	returned int64
 
 	_     [8]byte // so that a slot is a cache line
 	slots [ways]slot
 }
 
-// A slot is the place of an outcome in a set. Writers hold the set's lock, and
-// the version is odd while they write. Readers take no lock: what they read counts
-// if the version was the same before and after.
+// A slot is the place of an outcome in a set. Writers hold the set's lock, and the version is odd while
+// they write. Readers take no lock: what they read counts if the version was the same before and after.
 type slot struct {
 	version   atomic.Uint64
 	key       atomic.Pointer[key] // nil if the slot is free
@@ -98,8 +95,7 @@ type outcome struct {
 	reset     int64 // after that, the quota is full
 }
 
-// read fills in o from the outcome of a charge. It returns false if that does not
-// say when one unit fits.
+// read fills in o from the outcome of a charge. It returns false if that does not say when one unit fits.
 func (o *outcome) read(c *core.Charge, from core.Outcome) bool {
 	o.remaining, o.more, o.reset = from.Remaining, from.MoreAfter, from.ResetAfter
 	switch {
@@ -140,8 +136,7 @@ func (o *outcome) after(known *outcome) bool {
 	return o.asked >= known.answered || o.remaining < known.remaining
 }
 
-// read returns the outcome in a slot. Writers change it meanwhile, unless the
-// caller holds the set's lock.
+// read returns the outcome in a slot. Writers change it meanwhile, unless the caller holds the set's lock.
 func (s *slot) read() outcome {
 	return outcome{
 		asked: s.asked.Load(), answered: s.answered.Load(), at: s.at.Load(),
@@ -221,8 +216,7 @@ func (s *set) agrees(hash uint64, c *core.Charge, remaining int64) bool {
 	return slot != nil && slot.key.Load().quota == c.Quota && slot.remaining.Load() == remaining
 }
 
-// store remembers the outcome of a charge, unless it may be older than what is
-// known.
+// store remembers the outcome of a charge, unless it may be older than what is known.
 //
 // Of two calls that overlap, either may have been decided first. Then the outcome
 // with less left counts: a key with nothing left stays so until its time has
