@@ -128,9 +128,6 @@ func (b *debts) debt(c *core.Charge) *debt {
 	if d != nil || len(b.keys) >= maxDebtors {
 		return d
 	}
-	if b.keys == nil {
-		b.keys = make(map[debtor]*debt)
-	}
 	who.key = strings.Clone(who.key) // it may be a part of a long header
 	d = &debt{debtor: who, charge: *c}
 	b.keys[who] = d

@@ -159,6 +159,8 @@ func newStore(store core.Store, options *Options, own *memstore.Store, now func(
 		instances: max(1, int64(options.Instances)), slow: cmp.Or(options.Slow, defaultSlow).Microseconds()}
 	s.outage.log.To = options.Log
 	s.doubts.begin(store, s.instances == 1)
+	s.raises.done.Store(new(map[scale]int64))
+	s.debts.keys = make(map[debtor]*debt)
 	s.debts.after = func(time.Duration, func()) {} // a test sets the time
 	s.census.due.Store(now() + censusEvery)        // a program that runs for less does not count
 	return s

@@ -183,7 +183,7 @@ func (a *attempt) pay(list []payment) (err error) {
 		p := &list[i]
 		wary = wary || p.raise || p.of.unsure
 		if p.raise {
-			p.counts, p.lost = a.guard.counts(p.charge), -1
+			p.counts, p.lost = a.guard.countsAfter(p.charge, settling), -1
 		}
 	}
 	if wary {

@@ -75,7 +75,7 @@ func (s *Store) lose(n, now int64) {
 	}
 	r.lost.advance(now)
 	r.last.advance(now)
-	r.done.Store(nil)
+	r.done.Store(new(map[scale]int64))
 	b.raised = make(map[scaled]int64)
 	for _, d := range b.keys {
 		if d.raise = nil; d.charge.Quota.Algorithm != core.Distinct {
@@ -102,19 +102,13 @@ func (s *Store) unraised(c *core.Charge, now int64) bool {
 }
 
 // has reports whether the rule of c was raised to what its quota counts.
-func (r *raises) has(c *core.Charge) bool {
-	done := r.done.Load()
-	return done != nil && (*done)[scaleOf(c)] >= c.Quota.Capacity()
-}
+func (r *raises) has(c *core.Charge) bool { return (*r.done.Load())[scaleOf(c)] >= c.Quota.Capacity() }
 
 // by returns the capacity up to which all keys of the rule of c were charged for what its quota
 // counts: those of a bucket by quotas that refill no faster.
 func (r *raises) by(c *core.Charge) (most int64) {
-	done, mine := r.done.Load(), scaleOf(c)
-	if done == nil {
-		return 0
-	}
-	for other, capacity := range *done {
+	mine := scaleOf(c)
+	for other, capacity := range *r.done.Load() {
 		slower := other.quota.Limit <= mine.quota.Limit
 		other.quota.Limit, other.quota.Burst = mine.quota.Limit, mine.quota.Burst
 		if slower && other == mine {
@@ -179,15 +173,12 @@ func (d *debt) raiseBy(by core.Charge) {
 func (s *Store) raiseNext() bool {
 	b, r := &s.debts, &s.raises
 	b.mu.Lock()
-	lost := r.lost.time()
-	var of core.Charge
-	if len(r.next) > 0 {
-		of = r.next[0]
-	}
+	next, lost := r.next, r.lost.time()
 	b.mu.Unlock()
-	if of.Quota.Limit == 0 {
+	if len(next) == 0 {
 		return false
 	}
+	of := next[0]
 	keys := s.own.Keys(&of)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -203,9 +194,7 @@ func (s *Store) raiseNext() bool {
 	}
 	r.next = r.next[1:] // only now: meanwhile a request would have the rule raised once more
 	done, by := make(map[scale]int64), scaleOf(&of)
-	if known := r.done.Load(); known != nil {
-		maps.Copy(done, *known)
-	}
+	maps.Copy(done, *r.done.Load())
 	done[by] = max(done[by], of.Quota.Capacity())
 	r.done.Store(&done)
 	maps.DeleteFunc(b.raised, func(k scaled, _ int64) bool { return k.scale == by })
@@ -225,9 +214,6 @@ func (s *Store) downTo(c core.Charge, n int64) int64 {
 	}
 	return d.Outcomes()[0].RetryAfter
 }
-
-// counts returns how many units of c the memory counts that it still will for some time.
-func (s *Store) counts(c core.Charge) int64 { return s.countsAfter(c, settling) }
 
 // countsAfter returns how many units of c the memory will count after some time.
 func (s *Store) countsAfter(c core.Charge, after int64) int64 {

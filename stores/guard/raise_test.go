@@ -296,6 +296,6 @@ func TestCountsOfLargeLimits(t *testing.T) {
 		s := newStore(at(&now), &Options{Log: nowhere}, at(&now), now.Load)
 		c := core.Charge{Policy: "p", Rule: "r", Key: "k", Cost: limit / 2, Quota: core.Quota{Algorithm: core.FixedWindow, Limit: limit, Window: hour}}
 		require.True(t, storetest.MustTake(t, s.own, c).Allowed)
-		require.Equal(t, limit/2, s.counts(c))
+		require.Equal(t, limit/2, s.countsAfter(c, settling))
 	}
 }
