@@ -313,15 +313,10 @@ func (b *batcher) decide(ctx context.Context, batch []*request) error {
 	if b.tallied.Load() > now {
 		tallied = b.rules.Tallied(lua.Algorithms(b.others.Load()))
 	}
-	var reply []int64
-	var err error
-	if len(asks) == 1 && tallied == nil && b.rules.One != nil && b.left.Load() <= now {
-		var left bool
-		if reply, left, err = b.store.decideOne(ctx, b.rules, asks); left {
-			b.left.Store(now + int64(leftFor))
-		}
-	} else {
-		reply, err = b.store.decide(ctx, b.rules, asks, tallied)
+	lone := len(asks) == 1 && tallied == nil && b.rules.One != nil && b.left.Load() <= now
+	reply, left, err := b.store.decide(ctx, b.rules, asks, tallied, lone)
+	if left {
+		b.left.Store(now + int64(leftFor))
 	}
 	if err != nil {
 		return err

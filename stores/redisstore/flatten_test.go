@@ -176,7 +176,7 @@ func TestLoneDecisions(t *testing.T) {
 			}
 			batch := [][]core.Ask{{{Charges: charges}}}
 			rules := lua.NewRules(store.prefix, batch[0])
-			reply, _, err := store.decideOne(t.Context(), rules, batch)
+			reply, _, err := store.decide(t.Context(), rules, batch, nil, true)
 			require.NoError(t, err)
 			require.NoError(t, rules.Decode(reply, batch, func(_ int, err error) { require.NoError(t, err) }))
 			if !batch[0][0].Decision.Allowed {

@@ -113,10 +113,10 @@ func TestLongest(t *testing.T) {
 				}
 				now += test.wait
 				decisions = len(batch)
-				_, err := store.decide(t.Context(), lua.NewRules("other", batch[0]), batch[:1], nil) // loads the script
+				_, _, err := store.decide(t.Context(), lua.NewRules("other", batch[0]), batch[:1], nil, false) // loads the script
 				require.NoError(t, err)
 				require.NoError(t, client.ConfigResetStat(t.Context()).Err())
-				_, err = store.decide(t.Context(), rules, batch, nil)
+				_, _, err = store.decide(t.Context(), rules, batch, nil, false)
 				require.NoError(t, err)
 				times = append(times, scriptTime(t, client))
 			}
@@ -193,7 +193,7 @@ func TestLongestWithGaps(t *testing.T) {
 				batch = batch[:fitting(store, rules, batch)]
 				decisions = len(batch)
 				require.NoError(t, client.ConfigResetStat(t.Context()).Err())
-				_, err := store.decide(t.Context(), rules, batch, nil)
+				_, _, err := store.decide(t.Context(), rules, batch, nil, false)
 				require.NoError(t, err)
 				times = append(times, scriptTime(t, client))
 			}

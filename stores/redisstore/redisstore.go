@@ -199,27 +199,26 @@ func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 func (s *Store) Losses() int64 { return s.restarts.Load() }
 
 // decide runs the script once for a batch of requests, or another one for keys that several
-// algorithms charge.
-func (s *Store) decide(ctx context.Context, rules *lua.Rules, batch [][]core.Ask, tallied *lua.Script) ([]int64, error) {
+// algorithms charge. A lone request has a script of its own. It also returns whether that has left
+// the request to the script for batches.
+func (s *Store) decide(ctx context.Context, rules *lua.Rules, batch [][]core.Ask, tallied *lua.Script, lone bool) (
+	reply []int64, left bool, err error) {
 	script, encode := rules.Script, rules.Encode
 	if tallied != nil {
 		script, encode = tallied, rules.EncodeTallied
 	}
 	keys, args := encode(s.now(), s.grace, batch)
-	return s.numbered(ctx, &invocation{script: script, keys: keys, args: args}, batch[0])
-}
-
-// decideOne is decide for a lone request, by the script for it. It also returns whether that has
-// left the request to the script for batches.
-func (s *Store) decideOne(ctx context.Context, rules *lua.Rules, batch [][]core.Ask) (reply []int64, left bool, err error) {
-	keys, args := rules.Encode(s.now(), s.grace, batch)
-	c := &invocation{script: rules.One, keys: keys, args: args}
-	if reply, err = s.numbered(ctx, c, batch[0]); err != nil || !lua.Left(reply) {
-		return reply, false, err
+	var end time.Time
+	if lone {
+		c := &invocation{script: rules.One, keys: keys, args: args}
+		if reply, err = s.numbered(ctx, c, batch[0]); err != nil || !lua.Left(reply) {
+			return reply, false, err
+		}
+		end = c.end
 	}
-	c = &invocation{script: rules.Script, keys: keys, args: args, span: span{end: c.end}}
+	c := &invocation{script: script, keys: keys, args: args, span: span{end: end}}
 	reply, err = s.numbered(ctx, c, batch[0])
-	return reply, true, err
+	return reply, lone, err
 }
 
 // numbered runs a script whose call and reply end with the number of the call, and returns

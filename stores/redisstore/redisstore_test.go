@@ -178,7 +178,7 @@ func TestForeignValues(t *testing.T) {
 				ask([]core.Charge{charge("ip", fmt.Sprint("good", i), limit, time.Minute), charge("all", "", 1000, time.Minute)}))
 		}
 		before := client.Dump(ctx, bad(0)).Val()
-		reply, err := New(client, &patient).decide(ctx, encoder, batch, nil)
+		reply, _, err := New(client, &patient).decide(ctx, encoder, batch, nil, false)
 		require.NoError(t, err)
 		admitted := int64(0)
 		require.NoError(t, encoder.Decode(reply, batch, func(i int, err error) {

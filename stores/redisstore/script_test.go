@@ -87,7 +87,7 @@ func compareBatches(t *testing.T, store *Store, clock *int64, schedules int) {
 			}
 			batch := randomBatch(random, rules)
 			encoder := lua.NewRules(store.prefix, batch[0])
-			reply, err := store.decide(context.Background(), encoder, batch, nil)
+			reply, _, err := store.decide(context.Background(), encoder, batch, nil, false)
 			require.NoError(t, err)
 			err = encoder.Decode(reply, batch, func(i int, err error) {
 				require.NoError(t, err)

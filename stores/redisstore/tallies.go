@@ -38,7 +38,7 @@ func (b *batcher) decideTallied(ctx context.Context, batch []*request, script *l
 			return
 		}
 		batch, script = again, next
-		reply, err := b.store.decide(ctx, b.rules, asks, script)
+		reply, _, err := b.store.decide(ctx, b.rules, asks, script, false)
 		if err == nil {
 			b.tallied.Store(ticks() + int64(talliedFor))
 			err = b.rules.Decode(reply, asks, func(i int, err error) { again[i].err = err })
