@@ -49,7 +49,6 @@ func (a *attempt) ended(err error) {
 	a.result = max(a.result, a.judge(a.now-began, err))
 }
 
-// ask makes a request for decisions.
 func (a *attempt) ask(asks []core.Ask) error {
 	err := a.guard.store.Take(a.ctx, asks)
 	a.ended(err)

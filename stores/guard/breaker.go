@@ -82,7 +82,6 @@ func (b *breaker) leave(now int64, probe bool, r result) {
 	b.trouble.Store(b.failures > 0 || b.slows > 0)
 }
 
-// count counts a call.
 func (b *breaker) count(r result) {
 	b.slows = b.slows << 1 & (1<<callsCounted - 1)
 	switch r {

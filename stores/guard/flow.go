@@ -15,7 +15,6 @@ type flow struct {
 	last int64 // when the last units were taken
 }
 
-// newCell returns the cell of units.
 func newCell(q *core.Quota, n, at int64) cell {
 	c := cell{at: at, units: n}
 	if q.Refills() {
@@ -78,7 +77,6 @@ func (c *cell) counts(q *core.Quota, now int64) int64 {
 	return n
 }
 
-// lower lowers what is owed by n units.
 func (c *cell) lower(q *core.Quota, n int64) {
 	c.units -= n
 	if q.Refills() {

@@ -101,7 +101,6 @@ func (c *call) takeCopies(m *copies) (core.Decision, error) {
 	}
 }
 
-// takeOwn has the memory decide copies.
 func (c *call) takeOwn(m *copies) (core.Decision, error) {
 	m.ask[0].Charges = m.charges
 	err := c.guard.own.Take(context.Background(), m.ask[:])
@@ -123,7 +122,6 @@ func (m *copies) refused(d *core.Decision) bool {
 	return false
 }
 
-// undoCopies gives back what d took from the memory.
 func (c *call) undoCopies(m *copies, d *core.Decision) {
 	_ = core.Undo(context.Background(), c.guard.own, m.charges, d)
 }

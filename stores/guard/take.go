@@ -144,7 +144,6 @@ func (c *call) takeOverflow(d *core.Decision) error {
 	return nil
 }
 
-// ask asks the store.
 func (c *call) ask(charges []core.Charge, d *core.Decision) error {
 	asks := c.of
 	if &charges[0] != &c.charges[0] {

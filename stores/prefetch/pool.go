@@ -59,7 +59,6 @@ type refusal struct {
 	first    core.Decision
 }
 
-// decision returns the refusal of a request.
 func (r *refusal) decision(now int64) core.Decision {
 	d := r.first.Later(now - r.answered)
 	o := &d.Outcomes()[0]
@@ -184,7 +183,6 @@ func (p *pool) expire(now int64) {
 	}
 }
 
-// add adds a chunk.
 func (p *pool) add(c *chunk) {
 	p.live = append(p.live, c)
 	p.ends = min(p.ends, c.until)
@@ -296,7 +294,6 @@ func (p *pool) takeEnded() (back []core.Return) {
 	return back
 }
 
-// giveBack returns permits to the store.
 func (p *pool) giveBack(ctx context.Context, back []core.Return) (failed error) {
 	for part := range slices.Chunk(back, core.MaxCharges) {
 		if _, err := p.store.store.Return(ctx, part); err != nil {

@@ -109,7 +109,6 @@ type rule struct {
 	pools map[string]*pool
 }
 
-// plan returns the plan of a quota of the rule.
 func (r *rule) plan(q *core.Quota, hold int64) *plan {
 	p := r.latest.Load()
 	if p == nil || p.quota != *q {
@@ -119,7 +118,6 @@ func (r *rule) plan(q *core.Quota, hold int64) *plan {
 	return p
 }
 
-// find returns the pool of a key, or nil.
 func (r *rule) find(key string) *pool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -104,7 +104,6 @@ func (p *pool) check() {
 
 func (p *pool) checkLater() { time.AfterFunc(time.Duration(p.period())*time.Microsecond, p.check) }
 
-// remove removes a pool that is idle.
 func (p *pool) remove() bool {
 	p.rule.mu.Lock()
 	defer p.rule.mu.Unlock()

@@ -95,7 +95,6 @@ func (b *batcher) take(ctx context.Context, asks []core.Ask) error {
 	return err
 }
 
-// giveBack returns units.
 func (b *batcher) giveBack(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
 	r := requests.Get().(*request)
 	r.returns = append(r.returns, returns...)
@@ -162,7 +161,6 @@ func (b *batcher) goesAlone(r *request) bool {
 	return alone
 }
 
-// recycle makes r available for another call.
 func (r *request) recycle() {
 	clear(r.charges)
 	clear(r.asks)
@@ -301,7 +299,6 @@ func (b *batcher) call(ctx context.Context, batch []*request) {
 	}
 }
 
-// decide makes the decisions of a batch.
 func (b *batcher) decide(ctx context.Context, batch []*request) error {
 	asks := batch[0].batch[:0]
 	for _, r := range batch {
@@ -329,7 +326,6 @@ func (b *batcher) decide(ctx context.Context, batch []*request) error {
 	return nil
 }
 
-// returnUnits makes the returns of a batch.
 func (b *batcher) returnUnits(ctx context.Context, batch []*request) error {
 	s, all := b.store, batch[0].returns
 	var results []core.Returned

@@ -62,7 +62,6 @@ func (s *Store) denied(ctx context.Context, keys []string, reply error) error {
 // noClientKey ends keys that no client can choose: escaped keys have capital letters behind a %.
 const noClientKey = "%check"
 
-// errNoRight says how to grant what the user of a client may not run.
 func (s *Store) errNoRight(client redis.UniversalClient, refused []string, keys string) error {
 	user := userOf(client)
 	return fmt.Errorf("user %q may not run %s on keys that begin with %q: %s",

@@ -25,7 +25,6 @@ func newReach(timeout, distance time.Duration) *reach {
 	return &reach{timeout, distance, fmt.Errorf("%w: Redis did not answer within %v", core.ErrOutOfReach, timeout)}
 }
 
-// timeout returns how long a call may take.
 func (s *Store) timeout() time.Duration { return s.reach.Load().timeout }
 
 // longest returns how long a call that has begun may take at most.

@@ -53,7 +53,6 @@ func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
 	return s.report(err)
 }
 
-// takeUnheld decides without holding anything.
 func (s *Store) takeUnheld(ctx context.Context, ask *core.Ask, h *core.Hold) error {
 	h.Found, h.Over = core.HoldRefused, nil
 	list := []core.Ask{*ask}

@@ -35,7 +35,6 @@ const (
 // batcher returns the batcher for requests of the shape of asks.
 func (p *part) batcher(asks []core.Ask) *batcher { return p.batcherOf(asks[0].Charges[0].Policy, asks) }
 
-// returner returns the batcher for returns of a policy.
 func (p *part) returner(policy string) *batcher { return p.batcherOf(policy, nil) }
 
 func (p *part) batcherOf(policy string, asks []core.Ask) *batcher {

@@ -109,7 +109,6 @@ func (a *attempt) replied(now int64) {
 	}
 }
 
-// leave ends a turn.
 func (a *attempt) leave() {
 	if a.entered {
 		<-a.turns
