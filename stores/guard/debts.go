@@ -20,12 +20,8 @@ const (
 	swept   = 512             // keys that one step of the timer looks at, at most
 )
 
-// Debts are the units that this process has admitted without the store. The store is
-// charged for them, as of the time at which they were taken, as soon as it answers: before
-// the next decision on their key, and the others by a timer that runs only while there
-// are any. From then on the store alone decides the key. Until then the memory must admit too.
-//
-// Leases and strikes are no debts: see [doubts].
+// Debts are the units that this process has admitted without the store, until it is charged for them: see
+// [Store]. Until its key has paid, the memory must admit too. Leases and strikes are no debts: see [doubts].
 type debts struct {
 	count    atomic.Int64 // keys that owe
 	units    atomic.Int64 // that they owe

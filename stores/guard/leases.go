@@ -77,10 +77,9 @@ const (
 	longestRetry  = 250_000 // µs until a failed release is repeated; each wait is twice as long as the one before
 )
 
-// Unreleased are leases that the store may hold and no request does: of a Release
-// that the store did not answer, and of a Take without an answer, if the request was
-// not admitted. They would hold their slots for a Window. So they are released once the
-// store answers again, those of one policy together, by the timer of the debts.
+// Unreleased are leases that the store may hold and no request does: of a Release without an answer, and of
+// a Take without an answer, if the request was not admitted. They would hold their slots for a Window. So
+// they are released once the store answers again, those of one policy together, by the timer of the debts.
 type unreleased struct {
 	list []leases // oldest first; debts.mu
 

@@ -73,10 +73,9 @@ func (m *copies) look() {
 	}
 }
 
-// takeCopies takes copies from the memory. If only copies that yield have no room, it gives them
-// room for twice what the rule admits. Beyond that, they are counted as far as
-// there is room. A ban that yields is left out: the memory counts only the strikes of
-// what it decides itself, since its shares refuse what the store admits.
+// takeCopies takes copies from the memory. If only copies that yield have no room, it gives them room for
+// twice what the rule admits. Beyond that, they are counted as far as there is room. A ban that yields is
+// left out: the memory counts only the strikes of what it decides itself.
 func (c *call) takeCopies(m *copies) (core.Decision, error) {
 	for i := range m.charges {
 		if q := &m.charges[i].Quota; q.Bars() && m.yields.has(i) {

@@ -10,11 +10,9 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// A flood of random keys must not fill the store, any more than the memory. A key for which the memory has
-// no room is charged in the store to an overflow quota that it shares with other keys of its rule, unless
-// the store knows the key already. As in package memstore, units that a key may have taken there must count
-// when the key gets a quota of its own. The memory counts all that this process admits, so it must admit
-// too as long as they do.
+// A key for which the memory has no room is charged in the store to an overflow quota that it shares with
+// other keys of its rule, unless the store knows it: see docs/design/memory-store.md. Units that it may have
+// taken there must count when it gets a quota of its own. So as long as they do, the memory must admit too.
 
 const (
 	// overflowVariant marks the overflow quotas of a rule. The variants of package limit cannot have it.

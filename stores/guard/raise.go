@@ -9,12 +9,9 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// A store that says that it may have lost data may have lost all, some or none of it. So for each key that
-// the memory counts, the store is asked what it counts. If that is less, the difference is charged, at the
-// age of the newest units: after an outage a store lacks those. What the store has is not charged again. If
-// the store knows that a key has lost all of its units, each instance charges all of its own from before
-// that time: together they then have what was lost, and not only as much as one of them knows. Until a rule
-// is raised, the memory must admit too, and for a moment after, since the other instances raise it too.
+// After a loss, each key that the memory counts is raised: the store is charged for what it lacks, and each
+// instance charges its own where all is lost. See "Lost data" in docs/design/outages.md. Until a rule is
+// raised, the memory must admit too, and for a moment after, since the other instances raise it too.
 
 // settling is for how many µs both must admit after the last key was raised. It is longer than
 // calls take, so units that leave the window meanwhile need no charge.

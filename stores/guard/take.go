@@ -271,12 +271,12 @@ func (c *call) late() bool {
 	return (s.doubtful(c.charges, s.now())|s.doubts.decidedSince(c.charges, c.began))&^c.doubtful != 0
 }
 
-// undo gives back to the store what d took. If that fails, it still counts
-// there, which is safe. Leases are released later.
+// undo gives back to the store what d took. If that fails, it still counts there, which is safe. Leases are
+// released later.
 //
-// A log keeps as many times as its limit. If the memory is full, debts that were paid since d may
-// have made the store drop one for each unit of d. So these units stay, in place of those. With
-// several instances the store may still have room, so they are given back.
+// A log keeps as many times as its limit. If the memory is full, debts that were paid since d may have made
+// the store drop one for each unit of d. So these units stay, in place of those. With several instances the
+// store may still have room, so they are given back.
 func (c *call) undo(asked []core.Charge, d *core.Decision, full set) {
 	if full != 0 && c.guard.instances == 1 && c.guard.doubts.detects.Load() {
 		asked = slices.Clone(asked)

@@ -26,9 +26,8 @@ import (
 	"github.com/routelimit/limit/lua"
 )
 
-// defaultTimeout is above the pauses of a healthy system: garbage collection, a
-// server that forks, a container throttled for most of a period of 100 ms. It is
-// below the 200 ms after which a lost packet is sent again.
+// defaultTimeout is above the pauses of a healthy system: garbage collection, a server that forks, a container
+// throttled for most of 100 ms. It is below the 200 ms after which a lost packet is sent again.
 const defaultTimeout = 100 * time.Millisecond
 
 // Options configures a [Store]. The zero Options is ready to use.
@@ -198,9 +197,8 @@ func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 // learns of it so.
 func (s *Store) Losses() int64 { return s.restarts.Load() }
 
-// decide runs the script once for a batch of requests, or another one for keys that several
-// algorithms charge. A lone request has a script of its own. It also returns whether that has left
-// the request to the script for batches.
+// decide runs the script for a batch of requests, the one for keys that several algorithms charge, or the
+// one for a lone request. It also returns whether the last has left it to the script for batches.
 func (s *Store) decide(ctx context.Context, rules *lua.Rules, batch [][]core.Ask, tallied *lua.Script, lone bool) (
 	reply []int64, left bool, err error) {
 	script, encode := rules.Script, rules.Encode

@@ -80,9 +80,8 @@ func (s *Store) run(ctx context.Context, c *invocation) ([]int64, error) {
 	return nil, err
 }
 
-// evalDetached is eval for a client that ignores the deadline of its context. A
-// call that is given up goes on until the client's own timeout. It holds one of the
-// client's connections, and their number bounds these calls.
+// evalDetached is eval for a client that ignores the deadline of its context. A call that is given up holds
+// a connection until the client's own timeout. Their number bounds these calls.
 func (s *Store) evalDetached(ctx context.Context, c *invocation) ([]int64, error) {
 	var reply []int64
 	err := detached(ctx, func() (err error) {

@@ -86,9 +86,8 @@ func (a *attempt) wait(ctx context.Context) error {
 	return errNoTurn
 }
 
-// patience returns how much of the time that is left a call may wait for its turn. The
-// rest is for the server: a call that is sent too late times out, which would look like a
-// failure of the server, and costs its connection.
+// patience returns how much of the time that is left a call may wait for its turn. The rest is for the
+// server: a call that is sent too late would look like a failure of the server, and costs its connection.
 func (s *server) patience(left time.Duration) time.Duration {
 	if latency := time.Duration(s.latency.Load()); latency > 0 {
 		return max(left/2, left-4*latency-10*time.Millisecond)

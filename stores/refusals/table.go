@@ -216,11 +216,9 @@ func (s *set) agrees(hash uint64, c *core.Charge, remaining int64) bool {
 	return slot != nil && slot.key.Load().quota == c.Quota && slot.remaining.Load() == remaining
 }
 
-// store remembers the outcome of a charge, unless it may be older than what is known.
-//
-// Of two calls that overlap, either may have been decided first. Then the outcome
-// with less left counts: a key with nothing left stays so until its time has
-// passed, and what was taken meanwhile shows in a later call.
+// store remembers the outcome of a charge, unless it may be older than what is known. Of two calls that
+// overlap, either may have been decided first. Then the outcome with less left counts: a key with nothing
+// left stays so until its time has passed, and what was taken meanwhile shows in a later call.
 func (s *set) store(hash uint64, c *core.Charge, o outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
