@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -187,7 +186,9 @@ func (a *attempt) pay(list []payment) (err error) {
 		}
 	}
 	if wary {
-		err = cmp.Or(a.findLost(list), a.look(list))
+		if err = a.findLost(list); err == nil {
+			err = a.look(list)
+		}
 	}
 	asks, n := make([]core.Ask, 0, core.MaxCharges), 0
 	for i := range list {

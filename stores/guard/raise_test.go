@@ -39,6 +39,20 @@ var algorithms = []core.Quota{
 	{Algorithm: core.Queue, Limit: 90, Window: day, Burst: 89},
 }
 
+// TestRaiseMakesOneFailedCall has a store fail that has lost data: a request that is to raise its key
+// first finds that out once, and is not looked up as well.
+func TestRaiseMakesOneFailedCall(t *testing.T) {
+	s, f, _ := guarded(1, sec)
+	c := core.Charge{Rule: "r", Key: "k", Quota: core.Quota{Limit: 9, Window: day}, Cost: 1}
+	storetest.MustTake(t, s, c)
+	f.gone.Store(true)
+	require.Equal(t, core.ModeLocal, storetest.MustTake(t, s, c).Mode)
+	f.fail(errAway)
+	before := f.asked.Load()
+	require.Equal(t, core.ModeLocal, storetest.MustTake(t, s, c).Mode)
+	require.Equal(t, before, f.asked.Load(), "it asked what is lost, and that failed")
+}
+
 // TestRestartWithData restarts a store that keeps its data: a second later, the store alone
 // decides, and has been charged for nothing again.
 func TestRestartWithData(t *testing.T) {
