@@ -153,7 +153,9 @@ func (c *call) ask(charges []core.Charge, d *core.Decision) error {
 	if d != &asks[0].Decision {
 		*d = asks[0].Decision
 	}
-	c.unanswered(err)
+	if err != nil {
+		c.unanswered(err) // which allocates
+	}
 	return err
 }
 
