@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -194,10 +195,7 @@ func (b *batcher) keyOf(r *request) string {
 // late returns the error of r, which has no answer within the timeout.
 func (b *batcher) late(r *request) error {
 	began := ticks() - int64(b.store.timeout())
-	if blocked := b.store.blocked(b.keyOf(r), began); blocked != nil {
-		return blocked
-	}
-	return b.store.reach.Load().err
+	return cmp.Or(b.store.blocked(b.keyOf(r), began), b.store.reach.Load().err)
 }
 
 // nextBatch takes a batch from the queue. It returns nil if the queue is empty: then

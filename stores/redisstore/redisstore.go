@@ -143,9 +143,7 @@ func New(client redis.UniversalClient, options *Options) *Store {
 	if o.Timeout < 0 {
 		panic(fmt.Sprintf("redisstore: Timeout %v: write how long a call may take, or 0 for %v", o.Timeout, defaultTimeout))
 	}
-	if o.Prefix == "" {
-		o.Prefix = "limit"
-	}
+	o.Prefix = cmp.Or(o.Prefix, "limit")
 	if strings.ContainsAny(o.Prefix, "{}") {
 		panic(fmt.Sprintf("redisstore: Prefix %q: braces mark the slot of a Cluster: write it without them", o.Prefix))
 	}
