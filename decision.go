@@ -345,7 +345,8 @@ func (d Decision) SettleCosts(ctx context.Context, costs map[string]int64) error
 // An amount below that of an earlier call changes nothing, nor does a rule that is not named. A
 // settlement below the used amount does not give back units above the limit. An HTTP request is
 // settled at what it has used if its handler does not settle it, or panics; a decision of
-// [Policy.Take] needs SettleCosts. Goroutines may call Use at once. Errors are those of SettleCosts.
+// [Policy.Take] needs SettleCosts. Goroutines may call Use at once. Errors are those of
+// SettleCosts.
 func (d Decision) Use(ctx context.Context, soFar map[string]int64) error {
 	if d.Mode == core.ModeExempt { // nothing counts what it uses
 		return nil

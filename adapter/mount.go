@@ -10,13 +10,13 @@ import (
 	"github.com/routelimit/limit/internal/tags"
 )
 
-// Mount registers the handlers in the fields of a struct, by their tags, as [limit.Limiter.Mount] does and
-// documents. Handler and Middleware are types of the framework; a field may have any type that converts to
-// Handler.
+// Mount registers the handlers in the fields of a struct, by their tags, as [limit.Limiter.Mount]
+// does and documents. Handler and Middleware are types of the framework; a field may have any type
+// that converts to Handler.
 //
-// Bind returns the middleware for the rules of a path, and the error of [Adapter.Bind]. Add registers a
-// route, with the middleware unless the route has no limits. If anything is wrong with the struct, Mount
-// returns an error that lists all of it, and does not call add.
+// Bind returns the middleware for the rules of a path, and the error of [Adapter.Bind]. Add
+// registers a route, with the middleware unless the route has no limits. If anything is wrong with
+// the struct, Mount returns an error that lists all of it, and does not call add.
 func Mount[Handler, Middleware any](limiter *limit.Limiter, api any, bind func(path string, rules limit.RuleSet) (Middleware, error),
 	add func(method, path string, h Handler, m ...Middleware)) error {
 	fields, err := tags.Read(api)

@@ -7,8 +7,8 @@ import (
 )
 
 // RPCRequest returns a call of a remote procedure as a request, for [Adapter.Serve]: a POST to the
-// procedure, such as "/acme.v1.Books/Get". The names in header are canonical. Peer is the address of the
-// client, or "".
+// procedure, such as "/acme.v1.Books/Get". The names in header are canonical. Peer is the address
+// of the client, or "".
 func RPCRequest(ctx context.Context, procedure, peer string, header http.Header) *http.Request {
 	r := &http.Request{
 		Method:     http.MethodPost,
@@ -55,8 +55,9 @@ var rpcStatuses = [...]int{
 	16: http.StatusUnauthorized,        // unauthenticated
 }
 
-// RPCStatus returns the HTTP status of a code of gRPC or Connect by the table of google/rpc/code.proto, for
-// [Adapter].Next and limit.Rule.Settle: 401 for unauthenticated, 499 for canceled, 500 for unknown codes.
+// RPCStatus returns the HTTP status of a code of gRPC or Connect by the table of
+// google/rpc/code.proto, for [Adapter].Next and limit.Rule.Settle: 401 for unauthenticated, 499 for
+// canceled, 500 for unknown codes.
 func RPCStatus(code uint32) int {
 	if int64(code) < int64(len(rpcStatuses)) {
 		return rpcStatuses[code]

@@ -5,8 +5,8 @@
 //	server.POST("/update", handler, rl.Limit(limit.Rules(
 //		limit.PerIP(2*time.Second, 5), limit.Global(time.Minute, 1000))))
 //
-// A refused request is an error, which Echo's HTTPErrorHandler answers. The package does not use c.RealIP,
-// which before Echo 4.16.3 by default believes what clients write in X-Forwarded-For: see
+// A refused request is an error, which Echo's HTTPErrorHandler answers. The package does not use
+// c.RealIP, which before Echo 4.16.3 by default believes what clients write in X-Forwarded-For: see
 // limit.Options.Proxies.
 //
 // In a handler, limit.DecisionFrom(c.Request().Context()) returns the decision.
@@ -22,17 +22,17 @@ import (
 	"github.com/routelimit/limit/throttle"
 )
 
-// A Limiter makes Echo middleware from rules. Make it with [New], and set its fields before the first call
-// of Limit.
+// A Limiter makes Echo middleware from rules. Make it with [New], and set its fields before the
+// first call of Limit.
 type Limiter struct {
 	// Caller says who sends a request: what authentication, which must run first, has
 	// put into the context. A function that is nil means that of limit.Options.Caller.
 	Caller limit.Caller[echo.Context]
 
-	// Refuse answers a refused request, after the headers are set; the status is
-	// 429, 403 if the client is barred, or 503 during an outage, unless it sets another. Its error is
-	// that of the middleware. Nil means limit.Options.Refuse, or else an
-	// [*echo.HTTPError] that wraps a [*limit.RefusedError].
+	// Refuse answers a refused request, after the headers are set; the status is 429, 403 if the
+	// client is barred, or 503 during an outage, unless it sets another. Its error is that of the
+	// middleware. Nil means limit.Options.Refuse, or else an [*echo.HTTPError] that wraps a
+	// [*limit.RefusedError].
 	Refuse func(echo.Context, limit.Decision) error
 
 	// Fail answers a request that could not be decided; the status is 503 unless
@@ -51,17 +51,18 @@ func New(limiter *limit.Limiter) *Limiter {
 	return &Limiter{limiter: limiter}
 }
 
-// Limit returns middleware that lets through the requests that rules admit, and returns the error of
-// [adapter.Adapter.Serve] for the others. It panics if the rules are invalid.
+// Limit returns middleware that lets through the requests that rules admit, and returns the error
+// of [adapter.Adapter.Serve] for the others. It panics if the rules are invalid.
 //
-// On a group or the server, write limit.Named for one quota of all its routes, or limit.EachRoute for a
-// quota of each. On the server it stands in Use, and not in Pre, which runs before there is a route.
+// On a group or the server, write limit.Named for one quota of all its routes, or limit.EachRoute
+// for a quota of each. On the server it stands in Use, and not in Pre, which runs before there is a
+// route.
 func (l *Limiter) Limit(rules limit.RuleSet) echo.MiddlewareFunc {
 	return l.flow().Limit(rules)
 }
 
-// Throttle returns middleware that slows the bodies of responses or requests to the bytes that rules allow:
-// see package throttle. It panics if the rules are invalid. Options may be nil.
+// Throttle returns middleware that slows the bodies of responses or requests to the bytes that
+// rules allow: see package throttle. It panics if the rules are invalid. Options may be nil.
 func (l *Limiter) Throttle(rules limit.RuleSet, options *throttle.Options) echo.MiddlewareFunc {
 	return l.flow().Throttle(rules, options)
 }
@@ -112,8 +113,8 @@ type Router interface {
 //		Update echo.HandlerFunc `route:"POST /update" limit:"5/2s per ip; 1000/1m global"`
 //	}
 //
-// The paths are Echo's. See [limit.Limiter.Mount] for the tags. If anything is wrong with the struct, Mount
-// returns an error that lists all of it, and registers nothing.
+// The paths are Echo's. See [limit.Limiter.Mount] for the tags. If anything is wrong with the
+// struct, Mount returns an error that lists all of it, and registers nothing.
 func (l *Limiter) Mount(router Router, api any) error {
 	_, whole := router.(*echo.Echo)
 	return l.flow().Mount(api, whole, func(method, path string, h echo.HandlerFunc, limits ...echo.MiddlewareFunc) {

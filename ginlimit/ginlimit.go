@@ -24,15 +24,16 @@ import (
 	"github.com/routelimit/limit/throttle"
 )
 
-// A Limiter makes Gin middleware from rules. Make it with [New], and set its fields before the first call
-// of Limit.
+// A Limiter makes Gin middleware from rules. Make it with [New], and set its fields before the
+// first call of Limit.
 type Limiter struct {
 	// Caller says who sends a request: what authentication, which must run first, has
 	// put into the context. A function that is nil means that of limit.Options.Caller.
 	Caller limit.Caller[*gin.Context]
 
-	// Refuse answers a refused request, after the headers are set; the status is 429, 403 if the client is
-	// barred, or 503 during an outage, unless it sets another. Nil means limit.Options.Refuse.
+	// Refuse answers a refused request, after the headers are set; the status is 429, 403 if the
+	// client is barred, or 503 during an outage, unless it sets another. Nil means
+	// limit.Options.Refuse.
 	Refuse func(*gin.Context, limit.Decision)
 
 	// Fail answers a request that could not be decided; the status is 503 unless
@@ -50,8 +51,8 @@ func New(limiter *limit.Limiter) *Limiter {
 	return &Limiter{limiter: limiter}
 }
 
-// Limit returns middleware that lets through the requests that rules admit, and aborts the others with the
-// error of [adapter.Adapter.Serve] in c.Errors. It panics if the rules are invalid.
+// Limit returns middleware that lets through the requests that rules admit, and aborts the others
+// with the error of [adapter.Adapter.Serve] in c.Errors. It panics if the rules are invalid.
 //
 // On a group or the engine, write limit.Named for one quota of all its routes, or
 // limit.EachRoute for a quota of each.
@@ -114,8 +115,9 @@ func pathValue(c *gin.Context, name string) string {
 	return v
 }
 
-// encoded reports whether the parameters are as they were written, which depends on settings of the engine
-// that a context does not show. The path of the route, with the parameters in it, is then the encoded path.
+// encoded reports whether the parameters are as they were written, which depends on settings of the
+// engine that a context does not show. The path of the route, with the parameters in it, is then
+// the encoded path.
 func encoded(c *gin.Context) bool {
 	var b strings.Builder
 	rest := c.FullPath()
@@ -146,9 +148,9 @@ func encoded(c *gin.Context) bool {
 //		Update gin.HandlerFunc `route:"POST /update" limit:"5/2s per ip; 1000/1m global"`
 //	}
 //
-// The paths are Gin's. See [limit.Limiter.Mount] for the tags. If anything is wrong with the struct, Mount
-// returns an error that lists all of it, and registers nothing. It panics if Gin rejects a route, as
-// router.Handle does.
+// The paths are Gin's. See [limit.Limiter.Mount] for the tags. If anything is wrong with the
+// struct, Mount returns an error that lists all of it, and registers nothing. It panics if Gin
+// rejects a route, as router.Handle does.
 func (l *Limiter) Mount(router gin.IRouter, api any) error {
 	prefix := ""
 	if group, ok := router.(interface{ BasePath() string }); ok {
@@ -161,8 +163,8 @@ func (l *Limiter) Mount(router gin.IRouter, api any) error {
 	})
 }
 
-// Throttle returns middleware that slows the bodies of responses or requests to the bytes that rules allow:
-// see package throttle. It panics if the rules are invalid. Options may be nil.
+// Throttle returns middleware that slows the bodies of responses or requests to the bytes that
+// rules allow: see package throttle. It panics if the rules are invalid. Options may be nil.
 func (l *Limiter) Throttle(rules limit.RuleSet, options *throttle.Options) gin.HandlerFunc {
 	slow, err := throttle.Bind(l.limiter, l.adapter(), rules, options)
 	if err != nil {

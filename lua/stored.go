@@ -18,8 +18,8 @@ type Name struct {
 	Beside  bool // whether it is beside the state, see [ReturnedKey], [MarkKey], [TokenKey] and [HoldKeys]
 }
 
-// ParseKey reads a key of Redis that [Key], [ReturnedKey], [MarkKey], [TokenKey] or [HoldKeys] made with the prefix.
-// It reports false for any other key. If that has the prefix and a version, such
+// ParseKey reads a key of Redis that [Key], [ReturnedKey], [MarkKey], [TokenKey] or [HoldKeys] made
+// with the prefix. It reports false for any other key. If that has the prefix and a version, such
 // as an older one, the Version is set.
 func ParseKey(prefix, key string) (Name, bool) {
 	rest, ok := strings.CutPrefix(key, prefix+":")

@@ -27,9 +27,9 @@ type meter struct {
 	most   int64 // of want in a permit, beyond a quarter of what has passed
 }
 
-// unsentPermit is the most of a download, a frame of HTTP/2, in a permit that is more than a quarter of
-// what has passed: a client may disconnect, or read none of it. The bytes of an upload have come before
-// their permit is taken.
+// unsentPermit is the most of a download, a frame of HTTP/2, in a permit that is more than a
+// quarter of what has passed: a client may disconnect, or read none of it. The bytes of an upload
+// have come before their permit is taken.
 const unsentPermit = 16 << 10
 
 // A decide decides a request that costs a number of bytes.
@@ -40,8 +40,8 @@ func (t *Throttle) meter(r *http.Request, decide decide) *meter {
 		free: t.options.Free, chunk: t.chunk, most: math.MaxInt64}
 }
 
-// next returns how many of so many bytes may pass now: at least one, unless want is 0. It waits for their
-// slot, and returns the error of the request's context if that ends first.
+// next returns how many of so many bytes may pass now: at least one, unless want is 0. It waits for
+// their slot, and returns the error of the request's context if that ends first.
 func (m *meter) next(want int64) (int64, error) {
 	switch {
 	case want <= 0:
@@ -67,9 +67,9 @@ func (m *meter) pass(n int64) {
 	}
 }
 
-// size returns how large a permit to take for so many bytes: those, and at most a quarter of what has
-// passed ahead of others, so that many small ones share a permit. A length is what a client promises, so it
-// only says where the body ends. The unused part of the last permit is lost.
+// size returns how large a permit to take for so many bytes: those, and at most a quarter of what
+// has passed ahead of others, so that many small ones share a permit. A length is what a client
+// promises, so it only says where the body ends. The unused part of the last permit is lost.
 func (m *meter) size(want int64) int64 {
 	ahead := m.passed / 4
 	if m.length > 0 {

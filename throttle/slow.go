@@ -11,14 +11,15 @@ import (
 	"github.com/routelimit/limit/internal/response"
 )
 
-// Bind is [New] for adapters of other frameworks, where a route is declared: see [adapter.Adapter.Bind].
-// The function that it returns gives a request to the handler: it returns a writer that waits before the
-// bytes of the response pass, or a request with a body that waits before the handler gets them, or both. It
-// takes nothing before the first byte, and needs no closing.
+// Bind is [New] for adapters of other frameworks, where a route is declared: see
+// [adapter.Adapter.Bind]. The function that it returns gives a request to the handler: it returns a
+// writer that waits before the bytes of the response pass, or a request with a body that waits
+// before the handler gets them, or both. It takes nothing before the first byte, and needs no
+// closing.
 //
-// The writer has the methods that handlers ask for. Hijack returns the connection as it is, and nothing
-// slows what it carries. It has no Unwrap, which would lead past it: what an [http.ResponseController]
-// sets, the writer sets.
+// The writer has the methods that handlers ask for. Hijack returns the connection as it is, and
+// nothing slows what it carries. It has no Unwrap, which would lead past it: what an
+// [http.ResponseController] sets, the writer sets.
 func Bind[C any](l *limit.Limiter, a *adapter.Adapter[C], rules limit.RuleSet, options *Options) (
 	slow func(http.ResponseWriter, *http.Request, C) (http.ResponseWriter, *http.Request), err error) {
 	t, err := New(l, rules, options)
@@ -66,7 +67,8 @@ var (
 	_ http.Pusher     = (*slowWriter)(nil)
 )
 
-// Write writes p in parts, each at its slot, or returns the error of the context if that ends before.
+// Write writes p in parts, each at its slot, or returns the error of the context if that ends
+// before.
 func (w *slowWriter) Write(p []byte) (written int, err error) {
 	w.readLength()
 	for {

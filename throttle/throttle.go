@@ -4,18 +4,18 @@
 //	mux.Handle("GET /files/", throttle.Limit(limiter, limit.Rules(
 //		throttle.Bandwidth(limit.ByUser, time.Second, 100_000)), nil)(files))
 //
-// In any time t, a key gets at most Burst + t * Limit / Window bytes since its quota was full, over all its
-// connections and all processes on the store. A Throttle takes permits for about a tenth of a second of
-// bytes ahead, first come, first served; a Burst below one permit counts as one permit. A permit is for
-// bytes at hand, and for up to a quarter of what has passed. What is left of it is lost when the body ends
-// before its Content-Length, or has none.
+// In any time t, a key gets at most Burst + t * Limit / Window bytes since its quota was full, over
+// all its connections and all processes on the store. A Throttle takes permits for about a tenth of
+// a second of bytes ahead, first come, first served; a Burst below one permit counts as one permit.
+// A permit is for bytes at hand, and for up to a quarter of what has passed. What is left of it is
+// lost when the body ends before its Content-Length, or has none.
 //
 // A server's WriteTimeout and ReadTimeout count the waiting, and cut the body: leave
 // them 0, or set a deadline for each request with [http.ResponseController].
 //
-// While the store is unavailable, this process applies the rules by itself, as a handler of package limit
-// does: see limit.Options.Instances. An error that a client could cause ends the body, and is logged and
-// observed.
+// While the store is unavailable, this process applies the rules by itself, as a handler of package
+// limit does: see limit.Options.Instances. An error that a client could cause ends the body, and is
+// logged and observed.
 package throttle
 
 import (
@@ -32,8 +32,9 @@ import (
 	"github.com/routelimit/limit/rules"
 )
 
-// Bandwidth returns a rule of bytes: all requests that share a key share this many bytes per window. Set
-// its Burst to change how many bytes may come at once; without it they are those of a window.
+// Bandwidth returns a rule of bytes: all requests that share a key share this many bytes per
+// window. Set its Burst to change how many bytes may come at once; without it they are those of a
+// window.
 func Bandwidth(key limit.KeyResolver, window time.Duration, bytes int64) limit.Rule {
 	return limit.Rule{Key: key, Limit: bytes, Window: window, Algorithm: limit.TokenBucket{}}
 }
@@ -48,8 +49,8 @@ const (
 	Both                    // both, on one quota
 )
 
-// suffixes keep the quotas of bytes apart from each other and from those of requests, if one set is used
-// for both.
+// suffixes keep the quotas of bytes apart from each other and from those of requests, if one set is
+// used for both.
 var suffixes = [...]string{Downloads: ".downloads", Uploads: ".uploads", Both: ".bytes"}
 
 // Options configures a [Throttle]. The zero Options is ready to use.
@@ -71,9 +72,9 @@ type Throttle struct {
 	buckets []limit.Rule // the rules that were given
 }
 
-// New binds rules to a limiter. Each is a token bucket of bytes, as [Bandwidth] makes it, without Missing,
-// Cost and Settle. Options may be nil. The error joins one [*rules.Error] for each thing wrong with the
-// rules and the options.
+// New binds rules to a limiter. Each is a token bucket of bytes, as [Bandwidth] makes it, without
+// Missing, Cost and Settle. Options may be nil. The error joins one [*rules.Error] for each thing
+// wrong with the rules and the options.
 func New(limiter *limit.Limiter, set limit.RuleSet, options *Options) (*Throttle, error) {
 	t := &Throttle{chunk: math.MaxInt64}
 	if options != nil {
@@ -122,12 +123,12 @@ func Limit(limiter *limit.Limiter, set limit.RuleSet, options *Options) func(htt
 	return t.Handler
 }
 
-// Handler returns a handler that calls next with every request, and slows the bodies. Its scope is that of
-// [limit.Policy.Handler], and it panics where that does.
+// Handler returns a handler that calls next with every request, and slows the bodies. Its scope is
+// that of [limit.Policy.Handler], and it panics where that does.
 //
-// A wait ends with the context of the request; Write or Read then returns its error. For a client that
-// limit.Options.Bar bars they return a [*limit.RefusedError], and for one that Exempt exempts they do not
-// wait.
+// A wait ends with the context of the request; Write or Read then returns its error. For a client
+// that limit.Options.Bar bars they return a [*limit.RefusedError], and for one that Exempt exempts
+// they do not wait.
 func (t *Throttle) Handler(next http.Handler) http.Handler {
 	_ = t.policy.Handler(next) // panics if the set cannot stand there
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -198,9 +199,9 @@ func ahead(r limit.Rule, rate int64) (time.Duration, limit.Rule) {
 	return time.Duration(min(full, math.MaxInt64/1000)) * time.Microsecond, of
 }
 
-// queue returns the queue that a bucket of bytes is. A permit gets the slot at which its last byte has
-// passed at the rate, and goes on when that is no more than the burst away. So the bytes that pass are
-// those of the bucket, in the order in which they were asked for.
+// queue returns the queue that a bucket of bytes is. A permit gets the slot at which its last byte
+// has passed at the rate, and goes on when that is no more than the burst away. So the bytes that
+// pass are those of the bucket, in the order in which they were asked for.
 func queue(r limit.Rule) limit.Rule {
 	return limit.Rule{Key: r.Key, Limit: r.Limit, Window: r.Window, OnStoreError: r.OnStoreError,
 		Algorithm: limit.Queue{Burst: min(core.MaxLimit, max(burst(r), chunk(r))+bytesIn(r, queueTime))}}

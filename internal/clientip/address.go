@@ -8,8 +8,8 @@ import (
 // maxAddress is the length in bytes of the longest text that may be an address.
 const maxAddress = 128
 
-// An address is a parsed address with its text, which saves allocating the key of an IPv4 one. The zero one
-// is none.
+// An address is a parsed address with its text, which saves allocating the key of an IPv4 one. The
+// zero one is none.
 type address struct {
 	text string // without port, brackets and zone
 	ip   netip.Addr
@@ -29,7 +29,8 @@ func parseAddress(s string) address {
 
 var nat64 = netip.MustParsePrefix("64:ff9b::/96") // RFC 6052
 
-// client returns the address of the client: behind NAT64 the IPv4 address that an IPv6 address contains.
+// client returns the address of the client: behind NAT64 the IPv4 address that an IPv6 address
+// contains.
 func (a address) client() netip.Addr {
 	if nat64.Contains(a.ip) {
 		b := a.ip.As16()
@@ -95,8 +96,8 @@ func ipv4Of(s string) string {
 	return s
 }
 
-// hostOf returns an address without its port, brackets and zone. A text that is not an address does not
-// become one.
+// hostOf returns an address without its port, brackets and zone. A text that is not an address does
+// not become one.
 func hostOf(address string) string {
 	if len(address) > maxAddress {
 		return ""

@@ -1,5 +1,5 @@
-// Package clientip finds the address of the client that sent a request: the peer of the connection or,
-// behind trusted proxies, an address that a forwarding header names.
+// Package clientip finds the address of the client that sent a request: the peer of the connection
+// or, behind trusted proxies, an address that a forwarding header names.
 package clientip
 
 import (
@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// A Config says which forwarding headers count. Its fields are those of limit.Proxies, which documents
-// them.
+// A Config says which forwarding headers count. Its fields are those of limit.Proxies, which
+// documents them.
 type Config struct {
 	Trusted    []netip.Prefix
 	Hops       int
@@ -43,7 +43,8 @@ func (c *Config) Key(remoteAddr string, header http.Header) string {
 	return c.client(remoteAddr, header).key(c.IPv6Prefix)
 }
 
-// Parse returns the address of a client, from a text with or without a port: the zero Addr if it is none.
+// Parse returns the address of a client, from a text with or without a port: the zero Addr if it is
+// none.
 func Parse(text string) netip.Addr { return parseAddress(text).client() }
 
 // Key returns the key of an address with or without a port, or "" if the text is not an address.

@@ -37,8 +37,8 @@ func (c *chain) next() (entry string, ok bool) {
 	return trimBlanks(entry), true
 }
 
-// lastUnquoted returns the index of the last separator outside quoted strings, or -1. It reads from the
-// right, so that a quote that a client left open cannot hide an entry that a proxy appended.
+// lastUnquoted returns the index of the last separator outside quoted strings, or -1. It reads from
+// the right, so that a quote that a client left open cannot hide an entry that a proxy appended.
 func lastUnquoted(s string, separator byte) int {
 	quoted := false
 	for i := len(s) - 1; i >= 0; i-- {
@@ -53,7 +53,8 @@ func lastUnquoted(s string, separator byte) int {
 	return -1
 }
 
-// node returns the for parameter of an element of Forwarded, or "" unless the element has exactly one.
+// node returns the for parameter of an element of Forwarded, or "" unless the element has exactly
+// one.
 func node(element string) string {
 	found, several := "", false
 	for more := true; more; {
@@ -92,8 +93,8 @@ func unquote(s string) string {
 
 func trimBlanks(s string) string { return strings.Trim(s, " \t") }
 
-// Forwarded returns the name of a header that proxies write, and clients forge, if a request has one, or
-// "".
+// Forwarded returns the name of a header that proxies write, and clients forge, if a request has
+// one, or "".
 func Forwarded(header http.Header) string {
 	for _, name := range [...]string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Cf-Connecting-Ip", "True-Client-Ip"} {
 		if len(header[name]) > 0 {

@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// A Watch finds requests that a [Config] does not expect, of each kind once. It is safe for concurrent use.
+// A Watch finds requests that a [Config] does not expect, of each kind once. It is safe for
+// concurrent use.
 type Watch struct {
 	untrusted, silent atomic.Bool  // whether each kind was found
 	requests          atomic.Int32 // that were looked at
@@ -22,8 +23,8 @@ const (
 	SilentProxy             // it comes from a trusted proxy that names no client
 )
 
-// watched is how many of the first requests are looked at, which takes time, and of how many later ones one
-// is.
+// watched is how many of the first requests are looked at, which takes time, and of how many later
+// ones one is.
 const watched = 100
 
 // Look looks at a request, and returns the name of the header that is there, or that is missing.

@@ -18,8 +18,9 @@ type Options struct {
 	Log                *slog.Logger
 }
 
-// Store returns the store with the decorators that it needs and does not have: a guard for outages, and a
-// memory of refusals. A nil store means one in memory. It panics if options have no effect on the store.
+// Store returns the store with the decorators that it needs and does not have: a guard for outages,
+// and a memory of refusals. A nil store means one in memory. It panics if options have no effect on
+// the store.
 func Store(store core.Store, o Options) core.Store {
 	if v := reflect.ValueOf(store); v.Kind() == reflect.Pointer && v.IsNil() {
 		panic(fmt.Sprintf("limit: the store is a nil %T: write nil for a memory store, or make the store with its New", store))

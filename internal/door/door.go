@@ -29,7 +29,8 @@ type Framework interface {
 	Next(r *http.Request) (status int, err error)
 	Record() *response.Recorder // a new one around the writer of the framework, or nil
 
-	// Answer answers a request that is refused or could not be decided, or leaves it to the problem details document.
+	// Answer answers a request that is refused or could not be decided, or leaves it to the problem
+	// details document.
 	Answer(w http.ResponseWriter, r *http.Request, status int, err error) (answered bool, _ error)
 }
 

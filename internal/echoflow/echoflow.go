@@ -39,7 +39,8 @@ type Flow[C Context, H ~func(C) error, M ~func(H) H] struct {
 	Writer   func(C) http.ResponseWriter
 	Response func(http.ResponseWriter) (Response, bool) // false for the writers of others
 
-	// Problem returns an error that Echo's own HTTPErrorHandler answers with a document and its status.
+	// Problem returns an error that Echo's own HTTPErrorHandler answers with a document and its
+	// status.
 	Problem func(Document, error) error
 
 	// The fields of the adapter's Limiter.
@@ -170,8 +171,8 @@ func pathValue[C Context](c call[C], name string) string {
 	return patterns.Decoded(v)
 }
 
-// response returns the response of a context: false if middleware has put a writer there that does not
-// unwrap to it.
+// response returns the response of a context: false if middleware has put a writer there that does
+// not unwrap to it.
 func (f *Flow[C, H, M]) response(c C) (Response, bool) {
 	for w := f.Writer(c); w != nil; w = unwrap(w) {
 		if response, ok := f.Response(w); ok {
@@ -188,9 +189,9 @@ func unwrap(w http.ResponseWriter) http.ResponseWriter {
 	return nil
 }
 
-// record puts a Recorder below Echo's response, and below the one that a response wraps where middleware of
-// net/http stands between. It returns nil if it finds none: then only what is written before the handler
-// returns is settled.
+// record puts a Recorder below Echo's response, and below the one that a response wraps where
+// middleware of net/http stands between. It returns nil if it finds none: then only what is written
+// before the handler returns is settled.
 func (f *Flow[C, H, M]) record(c call[C]) *adapter.Recorder {
 	var lowest Response
 	for w := f.Writer(c.context); w != nil; w = unwrap(w) {
@@ -215,8 +216,8 @@ type Document struct {
 	header http.Header
 }
 
-// MarshalJSON also corrects the media type: Echo sets it just before it marshals. Set earlier, it would
-// mislabel what an error handler of the program answers instead of this document.
+// MarshalJSON also corrects the media type: Echo sets it just before it marshals. Set earlier, it
+// would mislabel what an error handler of the program answers instead of this document.
 func (d *Document) MarshalJSON() ([]byte, error) {
 	if d.header.Get("Content-Type") == "application/json" {
 		d.header["Content-Type"] = response.ProblemJSON

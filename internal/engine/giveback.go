@@ -198,8 +198,8 @@ func again(list *[]core.Charge, c core.Charge, units int64) {
 	}
 }
 
-// TakeAgain takes what was given back of the run of h again, for a request that is served
-// after all: as a debt, whatever is left by now. It reports whether Amend has said that there was any.
+// TakeAgain takes what was given back of the run of h again, for a request that is served after
+// all: as a debt, whatever is left by now. It reports whether Amend has said that there was any.
 func (h *Hold) TakeAgain(ctx context.Context) (given bool, err error) {
 	r := h.claim(true)
 	if r == nil {

@@ -179,11 +179,11 @@ func (t *taken) rest() {
 	}
 }
 
-// Settle corrects what the request took to what cost returns for each rule and its
-// charge. A lower cost refunds the rest; a higher one takes what there is room for, or, as
-// far as the rule has debts, what it is. It returns how many units of each rule are beyond
-// its debts, if it has them, and [ErrSettled] if there is nothing to settle, or it has been settled. An
-// error that wraps [ErrUndecided] means that the store failed.
+// Settle corrects what the request took to what cost returns for each rule and its charge. A lower
+// cost refunds the rest; a higher one takes what there is room for, or, as far as the rule has
+// debts, what it is. It returns how many units of each rule are beyond its debts, if it has them,
+// and [ErrSettled] if there is nothing to settle, or it has been settled. An error that wraps
+// [ErrUndecided] means that the store failed.
 func (d *Decision) Settle(ctx context.Context, cost func(rule int, charged int64) int64) (forgiven [core.MaxCharges]int64, err error) {
 	if d.taken == nil || !d.taken.begin() {
 		return forgiven, ErrSettled

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// A Histogram counts numbers of 0 or more, such as durations, exactly below 128 and otherwise to within
-// 1/64. The zero Histogram is empty. It takes 16 bytes for each power of two and 1/64 of it, up to the
-// largest number.
+// A Histogram counts numbers of 0 or more, such as durations, exactly below 128 and otherwise to
+// within 1/64. The zero Histogram is empty. It takes 16 bytes for each power of two and 1/64 of it,
+// up to the largest number.
 type Histogram struct{ bars []bar }
 
 // A bar has the numbers of one bucket.
@@ -19,8 +19,8 @@ type bar struct {
 
 const fine = 6 // bits that tell numbers apart
 
-// barOf returns the index of a number: itself below 128, else the power of two and the six bits behind the
-// highest.
+// barOf returns the index of a number: itself below 128, else the power of two and the six bits
+// behind the highest.
 func barOf(v int64) int {
 	if v < 2<<fine {
 		return int(max(v, 0))

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// A List is a list of functions. The zero List is empty. It is safe for concurrent use. Reading it takes no
-// lock.
+// A List is a list of functions. The zero List is empty. It is safe for concurrent use. Reading it
+// takes no lock.
 type List[F any] struct {
 	mu  sync.Mutex
 	all atomic.Pointer[[]*F] // functions cannot be compared, but pointers to them can; nil if there are none
@@ -22,8 +22,8 @@ func (l *List[F]) All() []*F {
 	return nil
 }
 
-// Add adds a function until remove is called. Changed is told whether there is any, in the order of the
-// changes.
+// Add adds a function until remove is called. Changed is told whether there is any, in the order of
+// the changes.
 func (l *List[F]) Add(f F, changed func(any bool)) (remove func()) {
 	l.change(func(all []*F) []*F { return append(all, &f) }, changed)
 	return sync.OnceFunc(func() {

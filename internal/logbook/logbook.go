@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// A Book keeps the lines of a log or of an output. The zero Book is empty. It is safe for concurrent use.
+// A Book keeps the lines of a log or of an output. The zero Book is empty. It is safe for
+// concurrent use.
 type Book struct {
 	mu   sync.Mutex
 	text bytes.Buffer

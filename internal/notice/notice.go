@@ -70,7 +70,8 @@ var Codes = []string{SecondRoute, ChargedTwice, NoRoute, UntrustedProxy, NoPathV
 const Every = time.Minute
 
 // A Throttle limits a log line to one per interval. The zero Throttle is ready to use, and safe for
-// concurrent use. Callers make the line only when it is due, since they are on the path of a request.
+// concurrent use. Callers make the line only when it is due, since they are on the path of a
+// request.
 type Throttle struct {
 	last    atomic.Pointer[time.Time]
 	skipped atomic.Int64

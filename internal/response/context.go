@@ -15,9 +15,9 @@ func WithRecorder(r *http.Request, recorder *Recorder) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), recorderKey{}, recorder))
 }
 
-// RecorderOf returns the Recorder of the response that w writes, or nil. The context alone does not tell: a
-// handler may send requests of its own to a router, with its context and writers of theirs. Wrappers of one
-// response share its header.
+// RecorderOf returns the Recorder of the response that w writes, or nil. The context alone does not
+// tell: a handler may send requests of its own to a router, with its context and writers of theirs.
+// Wrappers of one response share its header.
 func RecorderOf(ctx context.Context, w http.ResponseWriter) *Recorder {
 	recorder, ok := ctx.Value(recorderKey{}).(*Recorder)
 	if !ok || !Same(recorder.header, w.Header()) {
@@ -29,9 +29,9 @@ func RecorderOf(ctx context.Context, w http.ResponseWriter) *Recorder {
 // Same reports whether two headers are one map.
 func Same(a, b http.Header) bool { return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() }
 
-// Reaches reports whether what is written to w ends in the same response as what is written to other, also
-// through [http.TimeoutHandler]. It asks neither for anything else, since TimeoutHandler may write
-// meanwhile.
+// Reaches reports whether what is written to w ends in the same response as what is written to
+// other, also through [http.TimeoutHandler]. It asks neither for anything else, since
+// TimeoutHandler may write meanwhile.
 func Reaches(w, other http.ResponseWriter) bool {
 	a, b := reflect.ValueOf(innermost(w)), reflect.ValueOf(innermost(other))
 	return a.Kind() == reflect.Pointer && a.Type() == b.Type() && a.Pointer() == b.Pointer()
@@ -62,7 +62,8 @@ func inside(w http.ResponseWriter) http.ResponseWriter {
 }
 
 // Deadline returns the time at which the context of a request ends, or nine tenths of the server's
-// WriteTimeout have passed since it arrived, the server counting from its header; the zero Time for none.
+// WriteTimeout have passed since it arrived, the server counting from its header; the zero Time for
+// none.
 func Deadline(ctx context.Context, arrived time.Time) time.Time {
 	deadline, _ := ctx.Deadline()
 	server, ok := ctx.Value(http.ServerContextKey).(*http.Server)
@@ -86,9 +87,9 @@ func (w *Recorder) Follow(by http.ResponseWriter) http.ResponseWriter {
 	return again.Writer()
 }
 
-// bypassed reports whether a writer writes the response without the Recorder. Middleware that has put its
-// own writer before the Recorder may restore the one below. One that middleware has put behind the Recorder
-// leads to it, or has a header of its own.
+// bypassed reports whether a writer writes the response without the Recorder. Middleware that has
+// put its own writer before the Recorder may restore the one below. One that middleware has put
+// behind the Recorder leads to it, or has a header of its own.
 func (w *Recorder) bypassed(by http.ResponseWriter) bool {
 	if !Same(by.Header(), w.Header()) {
 		return false

@@ -13,8 +13,8 @@ var (
 	NoSniff     = []string{"nosniff"}
 )
 
-// Fields sets header fields of one response. It cuts their values from one text, which must not change
-// afterward.
+// Fields sets header fields of one response. It cuts their values from one text, which must not
+// change afterward.
 type Fields struct {
 	Header http.Header
 	Values []string // room for them

@@ -7,8 +7,8 @@ import (
 )
 
 // A Problem is the problem details document (RFC 9457) of a request that is refused or could not be
-// decided, with the types and the member of draft-ietf-httpapi-ratelimit-headers-11. It does not name the
-// cause of a failure.
+// decided, with the types and the member of draft-ietf-httpapi-ratelimit-headers-11. It does not
+// name the cause of a failure.
 type Problem struct {
 	Status  int
 	Refused bool   // by rules, and not since the store is unavailable

@@ -14,9 +14,9 @@ import (
 // Record returns a Recorder around w.
 func Record(w http.ResponseWriter) *Recorder { return &Recorder{Passthrough: Pass(w)} }
 
-// A Recorder remembers the status of a response, and calls functions once it has begun. Handlers get its
-// Writer. It is safe for concurrent use, as far as the writer below it is: a middleware may answer while a
-// late handler still runs.
+// A Recorder remembers the status of a response, and calls functions once it has begun. Handlers
+// get its Writer. It is safe for concurrent use, as far as the writer below it is: a middleware may
+// answer while a late handler still runs.
 type Recorder struct {
 	Passthrough
 	preset int         // that of a response that begins without WriteHeader; 0 means 200
@@ -27,8 +27,8 @@ type Recorder struct {
 	then   []func(status int)
 }
 
-// Writer returns the writer to use instead of the one below, with the optional methods that that has, such
-// as Flush.
+// Writer returns the writer to use instead of the one below, with the optional methods that that
+// has, such as Flush.
 func (w *Recorder) Writer() http.ResponseWriter { return Offer(w, w.ResponseWriter) }
 
 // Status returns the status of the response, or 0 if it has not begun.
@@ -38,8 +38,8 @@ func (w *Recorder) Status() int {
 	return w.status
 }
 
-// Then calls f with the status of the response: now if it has begun, or else right after the write that
-// begins it, in the goroutine of that write. A response that never begins never calls f.
+// Then calls f with the status of the response: now if it has begun, or else right after the write
+// that begins it, in the goroutine of that write. A response that never begins never calls f.
 func (w *Recorder) Then(f func(status int)) {
 	w.mu.Lock()
 	status := w.status
@@ -58,10 +58,11 @@ func (w *Recorder) Answered(status int) {
 	w.call()
 }
 
-// AnsweredAtEnd is [Recorder.Answered] for a response that nothing has written when its request ends. The
-// context of a server ends with the request, but two others say nothing about that end, and then only what
-// is written counts: one that has ended because the client disconnected, and one with a deadline, which
-// ends with the middleware that made it. Contexts without a server, such as those of tests, do not end.
+// AnsweredAtEnd is [Recorder.Answered] for a response that nothing has written when its request
+// ends. The context of a server ends with the request, but two others say nothing about that end,
+// and then only what is written counts: one that has ended because the client disconnected, and one
+// with a deadline, which ends with the middleware that made it. Contexts without a server, such as
+// those of tests, do not end.
 func (w *Recorder) AnsweredAtEnd(ctx context.Context, status int) {
 	if ctx.Value(http.ServerContextKey) == nil {
 		w.Answered(status)
@@ -104,8 +105,8 @@ func (w *Recorder) Begin() {
 	}
 }
 
-// beforeBody begins a response that writes its body first. Without a preset status, that is left to the
-// writer below, which may look at the body for a Content-Type.
+// beforeBody begins a response that writes its body first. Without a preset status, that is left to
+// the writer below, which may look at the body for a Content-Type.
 func (w *Recorder) beforeBody() {
 	if w.preset == 0 {
 		w.begin(http.StatusOK)
@@ -113,7 +114,8 @@ func (w *Recorder) beforeBody() {
 	w.Begin()
 }
 
-// WriteHeader implements [http.ResponseWriter]. An informational status does not begin the response.
+// WriteHeader implements [http.ResponseWriter]. An informational status does not begin the
+// response.
 func (w *Recorder) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 	if status >= 200 || status == http.StatusSwitchingProtocols {

@@ -163,8 +163,9 @@ func WithDefault(w http.ResponseWriter, status int, answer func(http.ResponseWri
 	r.Begin()
 }
 
-// A Passthrough is a response writer with the methods that handlers, and an [http.ResponseController], ask
-// for. One that the writer below does not have returns [http.ErrNotSupported]. [Offer] hides those.
+// A Passthrough is a response writer with the methods that handlers, and an
+// [http.ResponseController], ask for. One that the writer below does not have returns
+// [http.ErrNotSupported]. [Offer] hides those.
 type Passthrough struct {
 	http.ResponseWriter
 	http.ResponseController // of the writer, for Hijack, deadlines and full duplex

@@ -1,4 +1,5 @@
-// Package shown names processes for the live page and the feed, and shows what the feed has of decisions.
+// Package shown names processes for the live page and the feed, and shows what the feed has of
+// decisions.
 package shown
 
 import (
@@ -26,8 +27,8 @@ func Instance() string {
 	return host[:min(len(host), MaxInstance)]
 }
 
-// Method returns the method of a request: "" outside HTTP, and OTHER for what clients invent, of any
-// length.
+// Method returns the method of a request: "" outside HTTP, and OTHER for what clients invent, of
+// any length.
 func Method(r *http.Request) string {
 	if r == nil {
 		return ""
@@ -35,7 +36,8 @@ func Method(r *http.Request) string {
 	return door.KnownMethod(cmp.Or(r.Method, http.MethodGet))
 }
 
-// Milliseconds rounds up, so that a client that waits so long is not early. It is -1 for [limit.Never].
+// Milliseconds rounds up, so that a client that waits so long is not early. It is -1 for
+// [limit.Never].
 func Milliseconds(d time.Duration) int64 {
 	if d == limit.Never {
 		return -1

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// Buckets are a histogram of ratios, from 0 to 1. Each rule of each decision adds one, and the histograms
-// of Prometheus and OpenTelemetry take longer for that. Make them with [NewBuckets]. They are safe for
-// concurrent use.
+// Buckets are a histogram of ratios, from 0 to 1. Each rule of each decision adds one, and the
+// histograms of Prometheus and OpenTelemetry take longer for that. Make them with [NewBuckets].
+// They are safe for concurrent use.
 type Buckets struct {
 	bounds   []float64
 	cells    []cell // one more than bounds
@@ -55,9 +55,9 @@ func (b *Buckets) Snapshot() (count uint64, sum float64, upTo map[float64]uint64
 	return count, sum, upTo
 }
 
-// Drain calls record as often as Observe was called since the last Drain, with values in the same buckets
-// and of the same sum, while more returns true. Values that are left are for the next Drain, which waits
-// for this one to end.
+// Drain calls record as often as Observe was called since the last Drain, with values in the same
+// buckets and of the same sum, while more returns true. Values that are left are for the next
+// Drain, which waits for this one to end.
 func (b *Buckets) Drain(record func(float64), more func() bool) {
 	b.draining.Lock()
 	defer b.draining.Unlock()

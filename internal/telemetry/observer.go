@@ -192,8 +192,8 @@ func (o *Observer) policy(name string) *policy {
 	return p
 }
 
-// rule returns the metrics of a rule. Rules of a policy change their index when the program changes the
-// policy.
+// rule returns the metrics of a rule. Rules of a policy change their index when the program changes
+// the policy.
 func (p *policy) rule(o *Observer, i int, name string) *rule {
 	seen := *p.rules.Load()
 	if i < len(seen) && seen[i].name == name {

@@ -116,8 +116,8 @@ var (
 	OfLimiters  = []*Metric{Waiters, Unavailable, Blocked, Outages, Owed, Paid, Reserved, Settled, Forgiven, HoldsEnded, Unheld}
 )
 
-// Limiters is a set of limiters whose metrics are added up. The zero Limiters is empty. It is safe for
-// concurrent use.
+// Limiters is a set of limiters whose metrics are added up. The zero Limiters is empty. It is safe
+// for concurrent use.
 type Limiters struct {
 	mu   sync.Mutex
 	list []*limit.Limiter

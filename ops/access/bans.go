@@ -16,9 +16,9 @@ import (
 	"github.com/routelimit/limit/ops/control"
 )
 
-// Bans are clients that operators bar while the program runs, for a time or for good. All instances on one
-// Redis share them: each bars a client within a second of [Bans.Ban]. Make it with [NewBans]. It is safe
-// for concurrent use.
+// Bans are clients that operators bar while the program runs, for a time or for good. All instances
+// on one Redis share them: each bars a client within a second of [Bans.Ban]. Make it with
+// [NewBans]. It is safe for concurrent use.
 //
 // While Redis is unavailable the bans stay in force until they end; see package
 // control. A barred client costs Redis nothing.
@@ -72,13 +72,14 @@ func ReadBans(ctx context.Context, c *control.Control, options *Options) (*Bans,
 	return b, nil
 }
 
-// Ban bars the clients of an entry, in the form of a list: "203.0.113.9", "2001:db8:1:2::/64", "user alice"
-// or `agent "BadBot"`. Write the /64 of an IPv6 client, which can send from all its addresses.
-// [limit.Never] bars them for good. Ban replaces a ban of the same entry. by says who bars them, and the
-// reason, of up to 1,000 bytes, why. A ban of a user needs the User of [limit.Options], or that of an
-// adapter.
+// Ban bars the clients of an entry, in the form of a list: "203.0.113.9", "2001:db8:1:2::/64",
+// "user alice" or `agent "BadBot"`. Write the /64 of an IPv6 client, which can send from all its
+// addresses. [limit.Never] bars them for good. Ban replaces a ban of the same entry. by says who
+// bars them, and the reason, of up to 1,000 bytes, why. A ban of a user needs the User of
+// [limit.Options], or that of an adapter.
 //
-// An error is about the arguments, or about Redis; then the client may be barred. Ban may be repeated.
+// An error is about the arguments, or about Redis; then the client may be barred. Ban may be
+// repeated.
 func (b *Bans) Ban(ctx context.Context, entry string, d time.Duration, by, reason string) error {
 	e, err := ParseEntry(entry)
 	switch {
@@ -118,7 +119,8 @@ func (b *Bans) List() []Ban {
 	return slices.DeleteFunc(slices.Clone(b.state.Load().bans), func(ban Ban) bool { return !ban.Until.IsZero() && !now.Before(ban.Until) })
 }
 
-// History returns the last changes of the bans, the newest first. The Name of a change is its entry.
+// History returns the last changes of the bans, the newest first. The Name of a change is its
+// entry.
 func (b *Bans) History(ctx context.Context) ([]control.Change, error) {
 	return b.control.History(ctx, kindOfBans)
 }

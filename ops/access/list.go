@@ -6,7 +6,8 @@
 //	…
 //	limiter := limit.New(store, &limit.Options{Exempt: ours.Matches, Bar: bad.Bar})
 //
-// The limiter says who a client is: its address by Proxies, and its user by User, of [limit.Options].
+// The limiter says who a client is: its address by Proxies, and its user by User, of
+// [limit.Options].
 //
 // A [List] is read from text, or from a file that may change. [Bans] are entries that
 // operators add and remove while the program runs, on all its instances at once.
@@ -23,8 +24,8 @@
 // A text with blanks, quotes or # in it is written in double quotes, with the escapes
 // of Go. # begins a comment at the start of a line and after a blank.
 //
-// A request matches if one entry does. Users are compared byte by byte. Of the User-Agent, the first 1,024
-// bytes count. A client can write any User-Agent, so exempt no client by that.
+// A request matches if one entry does. Users are compared byte by byte. Of the User-Agent, the
+// first 1,024 bytes count. A client can write any User-Agent, so exempt no client by that.
 package access
 
 import (
@@ -90,9 +91,9 @@ func NewList(entries []Entry, options *Options) (*List, error) {
 	return l, nil
 }
 
-// Parse reads a list of at most 8 MiB, in the form that the package describes. The error names the line and
-// column of up to 10 mistakes, and says what to write instead. It is a mistake to list all addresses
-// (0.0.0.0/0).
+// Parse reads a list of at most 8 MiB, in the form that the package describes. The error names the
+// line and column of up to 10 mistakes, and says what to write instead. It is a mistake to list all
+// addresses (0.0.0.0/0).
 func Parse(text io.Reader, options *Options) (*List, error) {
 	t, err := parse(text)
 	if err != nil {
@@ -149,13 +150,14 @@ func (t *table) addLine(line string) error {
 	return nil
 }
 
-// Watch reads a list from a file, and reads it again whenever the file changes, until ctx ends: when it is
-// written, when another file is renamed to its name, and when a symbolic link on its path leads elsewhere,
-// as in a mounted ConfigMap. A change is in force about a second after the last write to the file.
+// Watch reads a list from a file, and reads it again whenever the file changes, until ctx ends:
+// when it is written, when another file is renamed to its name, and when a symbolic link on its
+// path leads elsewhere, as in a mounted ConfigMap. A change is in force about a second after the
+// last write to the file.
 //
 // The error is about the file as it is now, and has all that [Parse] reports. Later, a file that is
-// missing, invalid or half written changes nothing, and is logged once. One that is empty, or that does not
-// end with a line feed, counts as half written. For an empty list, write a comment.
+// missing, invalid or half written changes nothing, and is logged once. One that is empty, or that
+// does not end with a line feed, counts as half written. For an empty list, write a comment.
 func Watch(ctx context.Context, path string, options *Options) (*List, error) {
 	l, file := &List{log: options.log()}, filewatch.File{Path: path, Most: maxText}
 	text, err := file.Read()
@@ -196,9 +198,9 @@ func (l *List) load(path string, text []byte, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// Matches reports whether the client of a request matches an entry. It is for [limit.Options].Exempt. It
-// logs once if an entry contains a proxy that the limiter trusts: requests that it sends without the
-// address of a client are exempt.
+// Matches reports whether the client of a request matches an entry. It is for
+// [limit.Options].Exempt. It logs once if an entry contains a proxy that the limiter trusts:
+// requests that it sends without the address of a client are exempt.
 func (l *List) Matches(c limit.Client) bool {
 	t := l.table.Load()
 	if c.Limiter != nil && t.checked.Load() != c.Limiter && !t.warned.Load() {
@@ -207,8 +209,8 @@ func (l *List) Matches(c limit.Client) bool {
 	return t.remaining(c) != 0
 }
 
-// Bar returns [limit.Never] if the client of a request matches an entry, and 0 if it does not. It is for
-// [limit.Options].Bar. Together with another list or with [Bans], write
+// Bar returns [limit.Never] if the client of a request matches an entry, and 0 if it does not. It
+// is for [limit.Options].Bar. Together with another list or with [Bans], write
 //
 //	Bar: func(c limit.Client) time.Duration { return max(list.Bar(c), bans.Bar(c)) }
 func (l *List) Bar(c limit.Client) time.Duration { return l.table.Load().remaining(c) }

@@ -26,9 +26,9 @@ func newTable() *table {
 	return &table{users: make(map[string]time.Time)}
 }
 
-// add adds an entry, or returns why there cannot be another one of its kind. Of prefixes within others, the
-// wider one is added first. The other one then holds at least as long, so that the longest match alone says
-// how long.
+// add adds an entry, or returns why there cannot be another one of its kind. Of prefixes within
+// others, the wider one is added first. The other one then holds at least as long, so that the
+// longest match alone says how long.
 func (t *table) add(e Entry) (problem string) {
 	switch e.kind {
 	case byPrefix:
@@ -58,8 +58,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// remaining returns how long the entries that a request matches still hold: limit.Never for good, 0 if
-// there is none.
+// remaining returns how long the entries that a request matches still hold: limit.Never for good, 0
+// if there is none.
 func (t *table) remaining(c limit.Client) time.Duration {
 	var longest time.Duration
 	hold := func(until time.Time) {
@@ -87,8 +87,8 @@ func (t *table) remaining(c limit.Client) time.Duration {
 	return longest
 }
 
-// agents are parts of a User-Agent to find. To look for them costs by the length of the text, which a
-// client chooses, and hardly by how many they are. The zero value is ready to use.
+// agents are parts of a User-Agent to find. To look for them costs by the length of the text, which
+// a client chooses, and hardly by how many they are. The zero value is ready to use.
 type agents struct {
 	until   map[string]time.Time // by part, in lower case, of at least minAgent bytes
 	lengths map[string][]int     // of the parts, by their first minAgent bytes

@@ -1,16 +1,17 @@
 // Package control keeps small documents that all instances of a program on one Redis
 // share, such as bans: see package access.
 //
-// A document has a kind, a name, a value of up to 1 MiB, a time after which it ends, and who wrote it.
-// Every change is one script, which writes the document, the version of its kind and the history together.
-// [Control.Watch] follows a kind: an instance has each change within a second, and usually within half of
-// one.
+// A document has a kind, a name, a value of up to 1 MiB, a time after which it ends, and who wrote
+// it. Every change is one script, which writes the document, the version of its kind and the
+// history together. [Control.Watch] follows a kind: an instance has each change within a second,
+// and usually within half of one.
 //
-// While Redis is unavailable, the documents that an instance knows stay in force until they end. If Redis
-// then has lost changes, after a failover or a restart, the instances write the documents that they know
-// back. The later change of a document counts, by the clock of Redis: what Redis has written or deleted
-// since stays so. To remove a document, call [Control.Delete]. A deletion that Redis has lost is lost,
-// unless all instances know of it: check the documents after such a failure.
+// While Redis is unavailable, the documents that an instance knows stay in force until they end. If
+// Redis then has lost changes, after a failover or a restart, the instances write the documents
+// that they know back. The later change of a document counts, by the clock of Redis: what Redis has
+// written or deleted since stays so. To remove a document, call [Control.Delete]. A deletion that
+// Redis has lost is lost, unless all instances know of it: check the documents after such a
+// failure.
 package control
 
 import (
@@ -44,19 +45,19 @@ const (
 	maxNote = 200
 )
 
-// ErrFull is wrapped by the error of [Control.Put] if a kind has [MaxDocuments] documents or [MaxBytes]
-// bytes.
+// ErrFull is wrapped by the error of [Control.Put] if a kind has [MaxDocuments] documents or
+// [MaxBytes] bytes.
 var ErrFull = errors.New("control: the kind is full")
 
 // Options configures a [Control]. The zero Options is ready to use.
 type Options struct {
-	// Prefix begins every key; "" means "limit". Set different ones for programs that share a Redis but not
-	// their documents. Braces are not allowed.
+	// Prefix begins every key; "" means "limit". Set different ones for programs that share a Redis
+	// but not their documents. Braces are not allowed.
 	Prefix string
 
-	// Log receives a line when the documents of a kind cannot be read, when they can be again, when Redis
-	// lost them, and when its user lacks a right. The codes are LIMIT-401 to LIMIT-404. Nil means
-	// [slog.Default].
+	// Log receives a line when the documents of a kind cannot be read, when they can be again, when
+	// Redis lost them, and when its user lacks a right. The codes are LIMIT-401 to LIMIT-404. Nil
+	// means [slog.Default].
 	Log *slog.Logger
 }
 
@@ -100,13 +101,13 @@ type Change struct {
 	Note    string // of Put
 }
 
-// Put writes a document, or replaces it. It ends after the time, or never if that is 0. by says who writes
-// it.
+// Put writes a document, or replaces it. It ends after the time, or never if that is 0. by says who
+// writes it.
 //
-// Names and by are of 1 to 512 bytes of text, and a kind is of a to z, 0 to 9 and "-". An error that wraps
-// [ErrFull] changed nothing. After another error of Redis, the document may have been written. Put may be
-// repeated. If the user of Redis lacks a right, the error has the command that grants all that package
-// control needs.
+// Names and by are of 1 to 512 bytes of text, and a kind is of a to z, 0 to 9 and "-". An error
+// that wraps [ErrFull] changed nothing. After another error of Redis, the document may have been
+// written. Put may be repeated. If the user of Redis lacks a right, the error has the command that
+// grants all that package control needs.
 //
 // The note, of up to 200 bytes of text, is about this change, and [Control.History] returns it.
 func (c *Control) Put(ctx context.Context, kind, name string, value []byte, expires time.Duration, by string, note ...string) error {
@@ -187,8 +188,8 @@ func (c *Control) History(ctx context.Context, kind string) ([]Change, error) {
 	return changes, nil
 }
 
-// keys returns the keys of a kind, which share a slot of a Cluster. The last two are the times at which
-// documents end, and the bytes of all.
+// keys returns the keys of a kind, which share a slot of a Cluster. The last two are the times at
+// which documents end, and the bytes of all.
 func (c *Control) keys(kind string) []string {
 	keys := []string{"version", "documents", "history", "expiries", "bytes"}
 	for i := range keys {

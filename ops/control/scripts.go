@@ -71,12 +71,13 @@ const (
 	batchBytes     = 1 << 20
 )
 
-// reconcile brings the documents up to date with a Redis that has lost changes which this instance knows:
-// after a failover, or a restart with older data or none. It returns the new version.
+// reconcile brings the documents up to date with a Redis that has lost changes which this instance
+// knows: after a failover, or a restart with older data or none. It returns the new version.
 //
-// The instance writes the documents back that Redis does not have, or has from an earlier time. What Redis
-// has changed or deleted later stays so: see restore.lua. Other instances may do the same meanwhile. If it
-// fails, the version that is known stays unknown to Redis, so the instance begins again.
+// The instance writes the documents back that Redis does not have, or has from an earlier time.
+// What Redis has changed or deleted later stays so: see restore.lua. Other instances may do the
+// same meanwhile. If it fails, the version that is known stays unknown to Redis, so the instance
+// begins again.
 func (w *watcher) reconcile(ctx context.Context, version string, now int64, local time.Time) (string, error) {
 	has, _, err := w.scan(ctx, now, local)
 	if err != nil {

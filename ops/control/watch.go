@@ -22,13 +22,14 @@ const (
 	promised    = time.Second            // within which an instance has a change
 )
 
-// Watch follows the documents of a kind until ctx ends. It calls f with all of them, by their names: before
-// it returns, unless Redis cannot be read, and after each change and each end of a document. Changes within
-// half a second, or within the time of a call, may share a call. f must neither keep nor change the map.
-// Calls of f do not overlap.
+// Watch follows the documents of a kind until ctx ends. It calls f with all of them, by their
+// names: before it returns, unless Redis cannot be read, and after each change and each end of a
+// document. Changes within half a second, or within the time of a call, may share a call. f must
+// neither keep nor change the map. Calls of f do not overlap.
 //
-// The error is about the kind. Failures of Redis are logged, once each time, if they delay a change by more
-// than a second. So are documents that another program has broken. Both leave what is known as it is.
+// The error is about the kind. Failures of Redis are logged, once each time, if they delay a change
+// by more than a second. So are documents that another program has broken. Both leave what is known
+// as it is.
 func (c *Control) Watch(ctx context.Context, kind string, f func(map[string]Document)) error {
 	if err := validKind(kind); err != nil {
 		return err
@@ -39,8 +40,9 @@ func (c *Control) Watch(ctx context.Context, kind string, f func(map[string]Docu
 	return nil
 }
 
-// Read returns the documents that a kind has now, by their names. Where Watch waits a moment and tries
-// again, Read has the timeouts of the client, and returns the error: it is for commands, which look once.
+// Read returns the documents that a kind has now, by their names. Where Watch waits a moment and
+// tries again, Read has the timeouts of the client, and returns the error: it is for commands,
+// which look once.
 func (c *Control) Read(ctx context.Context, kind string) (map[string]Document, error) {
 	if err := validKind(kind); err != nil {
 		return nil, err
@@ -95,7 +97,8 @@ func (w *watcher) next(took time.Duration) time.Duration {
 	return max(next, took, time.Millisecond)
 }
 
-// read reads what has changed, drops the documents that have ended, and calls f if there is something new.
+// read reads what has changed, drops the documents that have ended, and calls f if there is
+// something new.
 func (w *watcher) read(ctx context.Context) {
 	began := time.Now()
 	changed, err := w.fetch(ctx)
@@ -197,8 +200,8 @@ func (w *watcher) changes(ctx context.Context) (string, error) {
 	return version, nil
 }
 
-// all reads all documents. Those that change meanwhile are in the changes since the version, which was read
-// before.
+// all reads all documents. Those that change meanwhile are in the changes since the version, which
+// was read before.
 func (w *watcher) all(ctx context.Context, version string, now int64, local time.Time) error {
 	documents, invalid, err := w.scan(ctx, now, local)
 	if err != nil {

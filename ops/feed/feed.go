@@ -1,12 +1,12 @@
-// Package feed publishes decisions as they happen, through Redis, so that operators see those of all
-// instances: "limitctl watch" prints them.
+// Package feed publishes decisions as they happen, through Redis, so that operators see those of
+// all instances: "limitctl watch" prints them.
 //
 //	stop := feed.Publish(limiter, client, nil)
 //	defer stop()
 //
-// An instance publishes only while there is a subscriber. Without one, it sends one GET a second to Redis,
-// and decisions cost nothing. Decisions never wait for the feed: what does not fit is left out and counted,
-// admitted requests first. While Redis is unavailable, the feed pauses.
+// An instance publishes only while there is a subscriber. Without one, it sends one GET a second to
+// Redis, and decisions cost nothing. Decisions never wait for the feed: what does not fit is left
+// out and counted, admitted requests first. While Redis is unavailable, the feed pauses.
 //
 // The feed is for looking at, not for accounts: Redis delivers messages at most once, and
 // an instance may send one again after a timeout.
@@ -29,17 +29,17 @@ import (
 
 // Options configures [Publish]. The zero Options is ready to use.
 type Options struct {
-	// Prefix begins the name of the channel, and of the key by which subscribers are found; "" means
-	// "limit". Braces are not allowed.
+	// Prefix begins the name of the channel, and of the key by which subscribers are found; ""
+	// means "limit". Braces are not allowed.
 	Prefix string
 
-	// Instance names this process, in at most 64 bytes. "" means the host, with the process id if that is
-	// not 1, such as "web-3/4711".
+	// Instance names this process, in at most 64 bytes. "" means the host, with the process id if
+	// that is not 1, such as "web-3/4711".
 	Instance string
 
-	// Admitted is about how many admitted requests of this instance are published each second; 0 means 100,
-	// the most is 1,000, and a negative number means none. Of requests that were not admitted, about 1,000
-	// are.
+	// Admitted is about how many admitted requests of this instance are published each second; 0
+	// means 100, the most is 1,000, and a negative number means none. Of requests that were not
+	// admitted, about 1,000 are.
 	Admitted int
 
 	// Name returns the text that stands for a key in [Rule].Key, such as that of
@@ -59,8 +59,8 @@ type Batch struct {
 	Refused  int64 `json:"refused_not_shown,omitempty"`
 }
 
-// An Event is a decision, or the return of what an admitted request took. Requests that could not be
-// decided have none.
+// An Event is a decision, or the return of what an admitted request took. Requests that could not
+// be decided have none.
 type Event struct {
 	At           time.Time `json:"at"`     // on the clock of the store, in milliseconds
 	Policy       string    `json:"policy"` // the route or the name of the set: see limit.Decision.Policy
@@ -82,9 +82,9 @@ type Rule struct {
 	RetryAfterMS int64  `json:"retry_after_ms"` // -1 for limit.Never
 }
 
-// Publish publishes the decisions of a limiter until the program calls stop, once or more. It panics if the
-// limiter or the client is nil, or if the options are invalid. It does not close the client, and needs its
-// right to GET a key and to PUBLISH: see docs/watching.md.
+// Publish publishes the decisions of a limiter until the program calls stop, once or more. It
+// panics if the limiter or the client is nil, or if the options are invalid. It does not close the
+// client, and needs its right to GET a key and to PUBLISH: see docs/watching.md.
 //
 // In a request, Publish takes the time to note the decision, if it is one that is
 // published. Failures of Redis are not logged: package limit logs those that matter.

@@ -132,8 +132,8 @@ func (k *kind) refill() {
 	k.credit %= ticks
 }
 
-// take begins the next tick, and returns the events of this one, the oldest first, and how many were left
-// out.
+// take begins the next tick, and returns the events of this one, the oldest first, and how many
+// were left out.
 func (p *publisher) take() (events []Event, missed [2]int64) {
 	p.mu.Lock()
 	events, p.events = p.events, nil

@@ -19,11 +19,11 @@ const watchedFor = 5 * time.Second
 // Subscribe returns what instances publish from now on, until ctx ends or the loop stops.
 // Prefix is that of their [Options]. Instances notice the subscriber within a second.
 //
-// An error says that Redis cannot be reached, that it withholds a right, or that a message is invalid, and
-// is returned once if it repeats. The loop goes on, and returns batches again as soon as there are some.
-// Batches that are published meanwhile, or while the loop takes too long for the next one, are lost.
-// Subscribe panics if the client is nil or the prefix has braces, and needs the client's rights to SET a
-// key and to SUBSCRIBE: see docs/watching.md.
+// An error says that Redis cannot be reached, that it withholds a right, or that a message is
+// invalid, and is returned once if it repeats. The loop goes on, and returns batches again as soon
+// as there are some. Batches that are published meanwhile, or while the loop takes too long for the
+// next one, are lost. Subscribe panics if the client is nil or the prefix has braces, and needs the
+// client's rights to SET a key and to SUBSCRIBE: see docs/watching.md.
 func Subscribe(ctx context.Context, client redis.UniversalClient, prefix string) iter.Seq2[Batch, error] {
 	caller := redisfacts.Bounded(client, callTime, "feed")
 	channel, watched := names(prefix)

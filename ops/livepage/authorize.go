@@ -58,16 +58,17 @@ func (p *page) authorize(w http.ResponseWriter, r *http.Request) (v viewer, ok b
 	return viewer{"local", Operator, session}, true
 }
 
-// local reports whether a request comes from this machine. The host is part of that: a page of another site
-// can have its name resolve to a loopback address (DNS rebinding), but not change the Host that the browser
-// sends. A proxy on this machine makes all its clients local, so that is no authorization.
+// local reports whether a request comes from this machine. The host is part of that: a page of
+// another site can have its name resolve to a loopback address (DNS rebinding), but not change the
+// Host that the browser sends. A proxy on this machine makes all its clients local, so that is no
+// authorization.
 func local(r *http.Request) bool {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	return err == nil && peer.Addr().Unmap().IsLoopback() && localHost(r.Host)
 }
 
-// localHost reports whether a host, with or without a port, is a name of this machine that no name server
-// can give to another.
+// localHost reports whether a host, with or without a port, is a name of this machine that no name
+// server can give to another.
 func localHost(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
@@ -84,8 +85,8 @@ func localHost(host string) bool {
 var protection http.CrossOriginProtection
 
 // sameOrigin returns an error if a page of another origin sends a request for data.
-// http.CrossOriginProtection checks only methods that change something, so the request is checked as one of
-// them.
+// http.CrossOriginProtection checks only methods that change something, so the request is checked
+// as one of them.
 func sameOrigin(r *http.Request) error {
 	checked := r.WithContext(r.Context())
 	checked.Method = http.MethodPost
@@ -125,8 +126,8 @@ func newToken(o *Options) string {
 // unreserved are characters that mean themselves in an address and in a cookie.
 const unreserved = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
-// cookieName differs by token: all ports of a host share its cookies, and two programs on it may have a
-// page each.
+// cookieName differs by token: all ports of a host share its cookies, and two programs on it may
+// have a page each.
 func cookieName(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return "livepage-" + hex.EncodeToString(sum[:4])
@@ -136,8 +137,8 @@ func (p *page) isToken(s string) bool {
 	return subtle.ConstantTimeCompare([]byte(s), []byte(p.token)) == 1
 }
 
-// session returns the name of the browser of a request, if it has signed in: its cookie has the token, a
-// dot and the name.
+// session returns the name of the browser of a request, if it has signed in: its cookie has the
+// token, a dot and the name.
 func (p *page) session(r *http.Request) (name string, ok bool) {
 	for _, c := range r.CookiesNamed(cookieName(p.token)) {
 		if token, name, _ := strings.Cut(c.Value, "."); p.isToken(token) {

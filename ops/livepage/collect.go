@@ -31,8 +31,9 @@ const (
 	modes     = undecided + 1
 )
 
-// A collector counts decisions by the second and by slots of 10 seconds, under one lock that is held for
-// some tens of nanoseconds. Each entry of a ring names its time, so that old ones need no cleaning.
+// A collector counts decisions by the second and by slots of 10 seconds, under one lock that is
+// held for some tens of nanoseconds. Each entry of a ring names its time, so that old ones need no
+// cleaning.
 type collector struct {
 	limiter  *limit.Limiter // that decides
 	start    time.Time
@@ -47,8 +48,8 @@ type collector struct {
 	modes    [keptHour]modeCount
 }
 
-// A count is how many requests were admitted and refused in the second or slot at, and the highest used
-// share of a key.
+// A count is how many requests were admitted and refused in the second or slot at, and the highest
+// used share of a key.
 type count struct {
 	at, admitted, refused uint32
 	full                  float32
@@ -109,7 +110,8 @@ func newCollector(limiter *limit.Limiter) *collector {
 		top: topkeys.New(&topkeys.Options{Keys: trackedKeys, Rules: trackedRules})}
 }
 
-// A moment is a time of a collector. Its numbers begin with 1, since an empty entry of a ring has 0.
+// A moment is a time of a collector. Its numbers begin with 1, since an empty entry of a ring has
+// 0.
 type moment struct{ second, slot uint32 }
 
 func at(since time.Duration) moment {

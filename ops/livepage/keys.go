@@ -20,8 +20,8 @@ const (
 	keysRules = 4 // of a key in a row
 )
 
-// keys returns the keys with the most refusals or use: one row for a client, whatever rules have it as a
-// key.
+// keys returns the keys with the most refusals or use: one row for a client, whatever rules have it
+// as a key.
 func (p *page) keys(t *totals, q query) []keyRow {
 	of := query{policy: q.policy, order: q.order}
 	top, ok := t.keys[of]
@@ -125,9 +125,9 @@ func isBan(r limit.Rule) bool {
 // maxIDs is how many ids find their key: more than one state shows.
 const maxIDs = 4096
 
-// ids stand for texts that are not shown, such as hidden keys. They are made with a secret of their own, so
-// that nobody finds an address or a user by trying all of them. At least the last maxIDs that were shown
-// find their text again.
+// ids stand for texts that are not shown, such as hidden keys. They are made with a secret of their
+// own, so that nobody finds an address or a user by trying all of them. At least the last maxIDs
+// that were shown find their text again.
 type ids struct {
 	id           func(text string) string
 	mu           sync.Mutex
@@ -160,8 +160,8 @@ func (i *ids) find(id string) (text string, ok bool) {
 	return text, ok
 }
 
-// show returns a key as viewers see it, or its id instead, which is one in all policies, so that a client
-// is recognized. A key that is not text has both, since JSON cannot carry it back.
+// show returns a key as viewers see it, or its id instead, which is one in all policies, so that a
+// client is recognized. A key that is not text has both, since JSON cannot carry it back.
 func (p *page) show(key string) (shown, id string) {
 	switch {
 	case key == "":

@@ -1,12 +1,12 @@
-// Package livepage serves a page that shows what a limiter does now: how many requests it admits and
-// refuses, which rules refuse, which clients are at their limits, how decisions are made while the store
-// fails, and the last refusals in words.
+// Package livepage serves a page that shows what a limiter does now: how many requests it admits
+// and refuses, which rules refuse, which clients are at their limits, how decisions are made while
+// the store fails, and the last refusals in words.
 //
 //	mux.Handle("/limits/", livepage.Handler(limiter, nil))
 //
 // Operators look at one key of a rule, reset it, ban a client or change its limit. Without
-// [Options].Authorize, the page is served to this machine only, and needs a token, which the program logs
-// at its start. docs/live-page.md is the guide.
+// [Options].Authorize, the page is served to this machine only, and needs a token, which the
+// program logs at its start. docs/live-page.md is the guide.
 package livepage
 
 import (
@@ -46,16 +46,16 @@ const (
 
 // Options configures a Handler. The zero Options is ready to use.
 type Options struct {
-	// Authorize returns the name of the person who sends a request, which it must verify, and what the
-	// person may do. The name is shown on the page, and is kept with bans and overrides. The function is
-	// called for each request, and each minute while the page is open, so it can log who changes what. Nil
-	// makes each browser an Operator that has the Token, comes from a loopback address and asks for a
-	// loopback name, and refuses all other requests.
+	// Authorize returns the name of the person who sends a request, which it must verify, and what
+	// the person may do. The name is shown on the page, and is kept with bans and overrides. The
+	// function is called for each request, and each minute while the page is open, so it can log
+	// who changes what. Nil makes each browser an Operator that has the Token, comes from a
+	// loopback address and asks for a loopback name, and refuses all other requests.
 	Authorize func(*http.Request) (who string, role Role)
 
-	// Token opens the page if Authorize is nil, at its address with ?token=… at the end, and moves into a
-	// cookie. "" means a random one, which Handler logs. Handler panics if it is shorter than 22
-	// characters, or has others than letters, digits, - and _.
+	// Token opens the page if Authorize is nil, at its address with ?token=… at the end, and moves
+	// into a cookie. "" means a random one, which Handler logs. Handler panics if it is shorter
+	// than 22 characters, or has others than letters, digits, - and _.
 	Token string
 
 	// Log receives one line at level Info, with the random Token. Nil means [slog.Default].
@@ -65,24 +65,25 @@ type Options struct {
 	// "web-3/4711".
 	Name string
 
-	// HideKeys shows each key, and each entry of bans, as a hash, which is another one after a restart.
-	// Operators act on the hashes.
+	// HideKeys shows each key, and each entry of bans, as a hash, which is another one after a
+	// restart. Operators act on the hashes.
 	HideKeys bool
 
 	// Bans lets operators ban clients, and lists the banned ones. Nil means that the page cannot.
 	Bans *access.Bans
 
-	// Overrides lets operators change the limits of single keys, and lists them. Nil means that the page
-	// cannot.
+	// Overrides lets operators change the limits of single keys, and lists them. Nil means that the
+	// page cannot.
 	Overrides *overrides.Overrides
 }
 
 //go:embed page
 var files embed.FS
 
-// Handler returns the handler of the page. Mount it at a path with a slash at the end, for all methods. It
-// observes the limiter from now on, for as long as the limiter is used, so make one for each limiter. It
-// panics without a limiter and on an invalid Token. A nil options means the zero Options.
+// Handler returns the handler of the page. Mount it at a path with a slash at the end, for all
+// methods. It observes the limiter from now on, for as long as the limiter is used, so make one for
+// each limiter. It panics without a limiter and on an invalid Token. A nil options means the zero
+// Options.
 //
 // Observing costs each decision about as much as one in memory takes, and no
 // allocation. The memory is bounded: see docs/live-page.md.
@@ -152,8 +153,9 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// slash redirects to the same path with a slash at the end, so that the paths in the page lead to this
-// handler: the path that the client sees, from which middleware may have cut a prefix for r.URL.
+// slash redirects to the same path with a slash at the end, so that the paths in the page lead to
+// this handler: the path that the client sees, from which middleware may have cut a prefix for
+// r.URL.
 func slash(w http.ResponseWriter, r *http.Request) {
 	seen := r.URL
 	if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
@@ -176,7 +178,8 @@ func problemf(status int, format string, args ...any) error {
 	return &problem{status, fmt.Sprintf(format, args...)}
 }
 
-// shown returns an error of the limiter, of bans or of overrides as operators see it: it may have the key.
+// shown returns an error of the limiter, of bans or of overrides as operators see it: it may have
+// the key.
 func (p *page) shown(a *action, err error) error {
 	var network net.Error
 	var redis interface{ RedisError() }

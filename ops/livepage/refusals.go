@@ -21,8 +21,8 @@ const (
 	keptKey      = 128 // bytes of a key: resolvers hash longer ones
 )
 
-// refusals are the last refused requests. An entry has copies of keys in place, since a key may be part of
-// a large header.
+// refusals are the last refused requests. An entry has copies of keys in place, since a key may be
+// part of a large header.
 type refusals struct {
 	mu      sync.Mutex
 	last    int64 // number of the last one, from 1
@@ -120,7 +120,8 @@ func (t *totals) rule(policy, name string) (found limit.Rule) {
 	return found
 }
 
-// words says why a rule refuses a request. Of a rule that is gone, the declared one is the zero Rule.
+// words says why a rule refuses a request. Of a rule that is gone, the declared one is the zero
+// Rule.
 func (r *refusing) words(declared limit.Rule, key string) string {
 	who := ""
 	if key != "" {

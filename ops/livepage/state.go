@@ -15,8 +15,8 @@ import (
 	"github.com/routelimit/limit/ops/topkeys"
 )
 
-// A query says which part of the state a viewer looks at, with the values that the page has alone. It is
-// comparable.
+// A query says which part of the state a viewer looks at, with the values that the page has alone.
+// It is comparable.
 type query struct {
 	text          string // part of the names of policies, in lower case
 	sort          string
@@ -69,7 +69,8 @@ func queryOf(v url.Values) query {
 	return q
 }
 
-// states makes the state once a second for all viewers, and each view of it once for all that ask for it.
+// states makes the state once a second for all viewers, and each view of it once for all that ask
+// for it.
 type states struct {
 	mu     sync.Mutex
 	second uint32
@@ -179,8 +180,8 @@ func (p *page) state(t *totals, q query) *state {
 	return &s
 }
 
-// rows returns what row makes of a list: at most so many rows and bytes of JSON, so that no state is larger
-// than stateBytes, whatever names and keys are like.
+// rows returns what row makes of a list: at most so many rows and bytes of JSON, so that no state
+// is larger than stateBytes, whatever names and keys are like.
 func rows[E, R any](list []E, most, bytes int, row func(*E) R) []R {
 	made := []R{}
 	for i := range list[:min(most, len(list))] {

@@ -37,9 +37,9 @@ func (p *page) me(v viewer) me {
 	return m
 }
 
-// events sends the state at once and then each second, until the viewer disconnects or the server shuts
-// down. Viewers get it at the same moment, so that they share it. One that reads slowly misses states, and
-// is dropped if it does not read at all.
+// events sends the state at once and then each second, until the viewer disconnects or the server
+// shuts down. Viewers get it at the same moment, so that they share it. One that reads slowly
+// misses states, and is dropped if it does not read at all.
 func (p *page) events(w http.ResponseWriter, r *http.Request, v viewer) {
 	if err := sameOrigin(r); err != nil {
 		answer(w, nil, err)
@@ -115,8 +115,8 @@ func (c *collector) untilNext() time.Duration {
 	return time.Second - time.Since(c.start)%time.Second
 }
 
-// servers are those of the page, each with a channel: one that shuts down waits for its requests, so it
-// must end the streams.
+// servers are those of the page, each with a channel: one that shuts down waits for its requests,
+// so it must end the streams.
 type servers struct{ sync.Map }
 
 // shutdown returns a channel that closes when the server of a request shuts down, or nil if that is
@@ -142,8 +142,8 @@ const (
 	maxStreams = 8  // streams of one viewer
 )
 
-// viewers are the open streams. A viewer that opens too many loses its oldest one, and never takes the
-// place of a viewer with fewer.
+// viewers are the open streams. A viewer that opens too many loses its oldest one, and never takes
+// the place of a viewer with fewer.
 type viewers struct {
 	mu    sync.Mutex
 	open  map[string][]chan struct{} // by viewer, the oldest first

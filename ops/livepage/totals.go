@@ -52,8 +52,8 @@ func modeWord(mode int) string {
 var worst = []int{int(core.ModeExempt), int(core.ModeBarred), int(core.ModeExact), int(core.ModeRemembered), int(core.ModeOverflow),
 	int(core.ModeLocal), int(core.ModeRefused), int(core.ModeAllowed), undecided}
 
-// lastHour merges slots into periods of their worst modes, and counts the decisions of each mode in the last shownSlots.
-// Slots without a decision are in no period. Slot 0 begins at from.
+// lastHour merges slots into periods of their worst modes, and counts the decisions of each mode in
+// the last shownSlots. Slots without a decision are in no period. Slot 0 begins at from.
 func (c *collector) lastHour(now uint32, from int64) ([]period, map[string]int64) {
 	list, counts := []period{}, map[string]int64{}
 	for slot := now - min(now, shownHour) + 1; slot <= now; slot++ {

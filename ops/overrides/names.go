@@ -55,8 +55,8 @@ func nameOf(e *Override) (name, error) {
 // number of the alternative comes first. A single number may begin the name of a user.
 var cut = regexp.MustCompile(`^([0-9]+=)?([0-9]{1,3}(\.[0-9]{1,3}){1,3}|[0-9a-f]{4}(:[0-9a-f]{0,4})*:[0-9a-f]{1,4})$`)
 
-// document returns the name of the document of an override. Versions without patterns ignore one with a
-// star.
+// document returns the name of the document of an override. Versions without patterns ignore one
+// with a star.
 func (n *name) document() string {
 	text := strconv.Quote(n.policy) + " " + strconv.Quote(n.rule) + " " + strconv.Quote(n.key)
 	if n.pattern {
@@ -88,8 +88,8 @@ func (k *known) add(n name, e *Override) {
 	}
 }
 
-// limit returns the limit of a key, or 0. Patterns cost one look-up for each of their lengths, however many
-// they are.
+// limit returns the limit of a key, or 0. Patterns cost one look-up for each of their lengths,
+// however many they are.
 func (k *known) limit(n name) int64 {
 	if e, ok := k.overrides[n]; ok && !e.ended() {
 		return e.Limit

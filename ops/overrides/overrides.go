@@ -1,5 +1,6 @@
-// Package overrides raises or lowers the limits of single keys, or of all keys that begin with a text,
-// while a program runs: one customer's limit for a day, for example. All instances on one Redis share them.
+// Package overrides raises or lowers the limits of single keys, or of all keys that begin with a
+// text, while a program runs: one customer's limit for a day, for example. All instances on one
+// Redis share them.
 //
 //	rules := limit.Named("api", limit.PerUser(time.Hour, 1000), limit.PerIP(time.Minute, 60))
 //	o := overrides.New(ctx, control.New(client, nil), &overrides.Options{
@@ -16,9 +17,9 @@
 //
 // Take the key from operate.Key: the key of an IPv6 client, for example, is its /64.
 //
-// Decisions look up overrides in memory, so each is still one call to the store. A change reaches each
-// instance within a second. While Redis is unavailable, the known overrides stay in force until they end;
-// see package control.
+// Decisions look up overrides in memory, so each is still one call to the store. A change reaches
+// each instance within a second. While Redis is unavailable, the known overrides stay in force
+// until they end; see package control.
 package overrides
 
 import (
@@ -52,8 +53,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Overrides are limits of single keys and of patterns. Make them with [New]. They are safe for concurrent
-// use.
+// Overrides are limits of single keys and of patterns. Make them with [New]. They are safe for
+// concurrent use.
 type Overrides struct {
 	options Options
 	control *control.Control
@@ -67,11 +68,11 @@ type Override struct {
 	Rule   string // the name of the rule
 	Key    string // as operate.Key returns it; a star in it is a star
 
-	// Pattern, if not empty, stands in place of Key: "free-*" gives the limit to each key that begins with
-	// "free-". The override of a Key comes first, then that of the longest pattern. A pattern is only as
-	// safe as its keys: a client that chooses a key chooses its limit. Keys of more than 128 bytes are
-	// hashes, which no pattern matches: a client with such a key has the limit of the rule, also if that is
-	// the larger one.
+	// Pattern, if not empty, stands in place of Key: "free-*" gives the limit to each key that
+	// begins with "free-". The override of a Key comes first, then that of the longest pattern. A
+	// pattern is only as safe as its keys: a client that chooses a key chooses its limit. Keys of
+	// more than 128 bytes are hashes, which no pattern matches: a client with such a key has the
+	// limit of the rule, also if that is the larger one.
 	Pattern string
 
 	Limit int64 // units a window, from 1
@@ -90,8 +91,8 @@ const (
 	maxReason = 1000
 )
 
-// New returns the overrides of a Control, and follows them until ctx ends. Nil options mean the zero
-// Options. If Redis is unavailable, there are none until it is back, which the Control logs.
+// New returns the overrides of a Control, and follows them until ctx ends. Nil options mean the
+// zero Options. If Redis is unavailable, there are none until it is back, which the Control logs.
 func New(ctx context.Context, c *control.Control, options *Options) *Overrides {
 	o := &Overrides{options: *cmp.Or(options, new(Options)), control: c}
 	o.known.Store(new(known))
@@ -113,15 +114,15 @@ func Read(ctx context.Context, c *control.Control, options *Options) (*Overrides
 	return o, nil
 }
 
-// Set gives a key or a pattern a limit for a duration, and replaces the override that it has. An override
-// for limit.Never, the longest Duration, does not end. by says who sets it.
+// Set gives a key or a pattern a limit for a duration, and replaces the override that it has. An
+// override for limit.Never, the longest Duration, does not end. by says who sets it.
 //
-// The limit takes the place of limit.Rule.Limit. One that is too large for the algorithm counts as the
-// largest that it allows. To refuse all requests of a client, see package access.
+// The limit takes the place of limit.Rule.Limit. One that is too large for the algorithm counts as
+// the largest that it allows. To refuse all requests of a client, see package access.
 //
-// Set cannot know whether requests have such a key, but refuses an IPv6 address for a rule with the default
-// name of a rule by address, such as per-ip-1m: its keys are prefixes. It refuses names that
-// [Options].Rules does not know.
+// Set cannot know whether requests have such a key, but refuses an IPv6 address for a rule with the
+// default name of a rule by address, such as per-ip-1m: its keys are prefixes. It refuses names
+// that [Options].Rules does not know.
 //
 // An error is about the arguments, or about Redis; then the override may have been set. Set may be
 // repeated.

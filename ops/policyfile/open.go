@@ -87,8 +87,8 @@ var (
 	nobody     = new(decoder).entries(nil, "", nil)
 )
 
-// Open reads a file, whose lists [Policies.Exempt] and [Policies.Bar] then use. The
-// error is that of [Read], or about the Functions. An empty path means that there is no file, only what is
+// Open reads a file, whose lists [Policies.Exempt] and [Policies.Bar] then use. The error is that
+// of [Read], or about the Functions. An empty path means that there is no file, only what is
 // pushed. Options may be nil.
 func Open(path string, options *Options) (*Policies, error) {
 	o := cmp.Or(options, new(Options))

@@ -128,8 +128,8 @@ func (r *rule) insert(key string) *entry {
 	return e
 }
 
-// add adds to the count of an entry in one order. If the heap is full, the entry takes the place of that
-// with the lowest count, and its count: the entry may have counted as much before.
+// add adds to the count of an entry in one order. If the heap is full, the entry takes the place of
+// that with the lowest count, and its count: the entry may have counted as much before.
 func (r *rule) add(order Order, e *entry, weight float64) {
 	h := &r.heaps[order]
 	switch {

@@ -90,9 +90,9 @@ func byName(a, b Key) int {
 	return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key))
 }
 
-// Hashed returns a function for [Options].Name that shows keys as 12 characters: the beginning of their
-// HMAC-SHA256 in base 32. A key has the same text wherever the secret is the same. An empty secret means a
-// random one, so that the texts differ for each process. The key "" stays as it is.
+// Hashed returns a function for [Options].Name that shows keys as 12 characters: the beginning of
+// their HMAC-SHA256 in base 32. A key has the same text wherever the secret is the same. An empty
+// secret means a random one, so that the texts differ for each process. The key "" stays as it is.
 func Hashed(secret []byte) func(key string) string {
 	secret = slices.Clone(secret)
 	if len(secret) == 0 {

@@ -13,13 +13,13 @@
 //	}
 //
 // Memory is bounded, whatever keys clients send: each rule tracks the keys that count most, by the
-// Space-Saving algorithm of Metwally, Agrawal and El Abbadi ("Efficient Computation of Frequent and Top-k
-// Elements in Data Streams", ICDT 2005).
+// Space-Saving algorithm of Metwally, Agrawal and El Abbadi ("Efficient Computation of Frequent and
+// Top-k Elements in Data Streams", ICDT 2005).
 //
-// Counts age. A request counts as 1, and as 1/e = 0.37 after [Window], so that a client with a steady rate
-// counts as many requests as it sends in one Window. Ages are in whole seconds. This is the exponential
-// form of "Forward Decay" (Cormode, Shkapenyuk, Srivastava and Xu, ICDE 2009), which keeps the bounds of
-// Space-Saving.
+// Counts age. A request counts as 1, and as 1/e = 0.37 after [Window], so that a client with a
+// steady rate counts as many requests as it sends in one Window. Ages are in whole seconds. This is
+// the exponential form of "Forward Decay" (Cormode, Shkapenyuk, Srivastava and Xu, ICDE 2009),
+// which keeps the bounds of Space-Saving.
 package topkeys
 
 import (
@@ -44,13 +44,13 @@ type Options struct {
 	// is 10,000. Each takes at most 350 bytes, and about 220 if its text is an address.
 	Keys int
 
-	// Rules is how many rules are tracked; 0 means 1,000, and the most is 10,000. Later ones are not
-	// listed. Rules with one name and policy are one. With the defaults, a Counter takes at most 180 MB, if
-	// clients fill 1,000 rules.
+	// Rules is how many rules are tracked; 0 means 1,000, and the most is 10,000. Later ones are
+	// not listed. Rules with one name and policy are one. With the defaults, a Counter takes at
+	// most 180 MB, if clients fill 1,000 rules.
 	Rules int
 
-	// Name returns the text that stands for a key in [Key].Key, such as that of [Hashed]. Nil means the key
-	// itself.
+	// Name returns the text that stands for a key in [Key].Key, such as that of [Hashed]. Nil means
+	// the key itself.
 	Name func(key string) string
 }
 
@@ -67,16 +67,18 @@ const (
 type Key struct {
 	Policy, Rule string // as a limit.Decision names them
 
-	// Key is the text of the key, or what Options.Name made of it. Clients choose most keys: escape it for
-	// a page or a terminal. It is "" for a global rule, and for the requests that lack the key.
+	// Key is the text of the key, or what Options.Name made of it. Clients choose most keys: escape
+	// it for a page or a terminal. It is "" for a global rule, and for the requests that lack the
+	// key.
 	Key string
 
 	// Requests is how many requests the key had, aged. It is too low for a key that was
 	// not tracked from its first request, but at least Refused.
 	Requests float64
 
-	// Refused is how many requests the rule refused, aged. It is never too low for the keys of ByRefusals,
-	// and too high by at most Error. For a key of ByUse alone, it may be 0 although the rule refused some.
+	// Refused is how many requests the rule refused, aged. It is never too low for the keys of
+	// ByRefusals, and too high by at most Error. For a key of ByUse alone, it may be 0 although the
+	// rule refused some.
 	Refused, Error float64
 
 	// Used is the part of Capacity that was in use after the last decision of the store, or
@@ -85,8 +87,9 @@ type Key struct {
 	Limit, Remaining, Capacity int64     // likewise
 	Last                       time.Time // of the last decision, on the clock of decisions
 
-	// Until is when the rule has room again, on the clock of this process, if the last decision of the
-	// store was a refusal by the rule. It is zero otherwise, and centuries ahead if waiting does not help.
+	// Until is when the rule has room again, on the clock of this process, if the last decision of
+	// the store was a refusal by the rule. It is zero otherwise, and centuries ahead if waiting
+	// does not help.
 	Until time.Time
 }
 
@@ -120,11 +123,11 @@ func New(options *Options) *Counter {
 	return c
 }
 
-// Observe counts a decision without an error, once for each of its rules: call it from operate.Observe.
-// Requests that a rule exempts do not count for it, nor do those refused because the store failed
-// (core.ModeRefused). A refusal by a shadow rule, or by one that only marks the request, is none. A
-// decision that is GivenBack only changes what its keys have used, and one that was made without the store
-// does not: only the store knows.
+// Observe counts a decision without an error, once for each of its rules: call it from
+// operate.Observe. Requests that a rule exempts do not count for it, nor do those refused because
+// the store failed (core.ModeRefused). A refusal by a shadow rule, or by one that only marks the
+// request, is none. A decision that is GivenBack only changes what its keys have used, and one that
+// was made without the store does not: only the store knows.
 //
 // Observe does not allocate for keys that are tracked, and d may be changed afterwards.
 func (c *Counter) Observe(d *limit.Decision) {
@@ -182,10 +185,10 @@ func (c *Counter) add(policy, name string) *rule {
 
 // Top returns the first n keys of an order, over all rules.
 //
-// By refusals, each key that has more than 1/Keys of the refusals of its rule is tracked, and Error is at
-// most that part. By use, a request counts as the square of the part of the capacity that its key has used,
-// so that clients near their limit are kept before the many that are far from it: each key with more than
-// 1/Keys of this sum is tracked. Sums are aged.
+// By refusals, each key that has more than 1/Keys of the refusals of its rule is tracked, and Error
+// is at most that part. By use, a request counts as the square of the part of the capacity that its
+// key has used, so that clients near their limit are kept before the many that are far from it:
+// each key with more than 1/Keys of this sum is tracked. Sums are aged.
 //
 // ByRefusals leaves out keys with an aged Refused of less than 0.05, which a single
 // refusal has after 15 minutes. ByUse leaves out keys with a full quota.

@@ -28,9 +28,10 @@ const (
 	failed                 // the store does not work
 )
 
-// A breaker stops calls to a store that fails (Nygard, "Release It!", 2007). While it is open, one call at
-// a time probes the store, and the first success closes it. If that is too early, a few calls open it again.
-// It is safe for concurrent use and reads no clock: times are in µs, and not 0.
+// A breaker stops calls to a store that fails (Nygard, "Release It!", 2007). While it is open, one
+// call at a time probes the store, and the first success closes it. If that is too early, a few
+// calls open it again. It is safe for concurrent use and reads no clock: times are in µs, and not
+// 0.
 type breaker struct {
 	until   atomic.Int64 // closed, probing, or when the next probe may go
 	trouble atomic.Bool  // there are failures or slow calls to count

@@ -20,8 +20,9 @@ const (
 	swept   = 512             // keys that one step of the timer looks at, at most
 )
 
-// Debts are the units that this process has admitted without the store, until it is charged for them: see
-// [Store]. Until its key has paid, the memory must admit too. Leases and strikes are no debts: see [doubts].
+// Debts are the units that this process has admitted without the store, until it is charged for
+// them: see [Store]. Until its key has paid, the memory must admit too. Leases and strikes are no
+// debts: see [doubts].
 type debts struct {
 	count    atomic.Int64 // keys that owe
 	units    atomic.Int64 // that they owe
@@ -217,7 +218,8 @@ func (b *debts) expire(d *debt, now int64) {
 	b.drop(d)
 }
 
-// A receipt gives back units that were admitted without the store, once it has been charged for them.
+// A receipt gives back units that were admitted without the store, once it has been charged for
+// them.
 type receipt struct {
 	core.Return
 	paid int64 // when that was

@@ -10,9 +10,10 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// Doubts are the times since which the memory must admit too for a window: for all keys, if the store may
-// have lost data and does not say so, or if not all debts could be noted; and otherwise for leases and bans
-// that were decided without the store. See also [debts], which last until they are paid, and [raises].
+// Doubts are the times since which the memory must admit too for a window: for all keys, if the
+// store may have lost data and does not say so, or if not all debts could be noted; and otherwise
+// for leases and bans that were decided without the store. See also [debts], which last until they
+// are paid, and [raises].
 type doubts struct {
 	single  bool         // no other instance shares the store
 	detects atomic.Bool  // the store reports lost data
@@ -185,10 +186,11 @@ func (c *call) compare(copies []core.Charge, own, d *core.Decision) {
 	}
 }
 
-// suspect has the store find out, beside the call, whether it has lost data, since it counted that many
-// units of a charge. If those are of this call alone, all others are known to be lost, and each instance
-// charges its own: the others learn of it by the mark that this leaves. If no data is lost, another
-// instance may have reset the key. The memory counts what it took until that leaves the window.
+// suspect has the store find out, beside the call, whether it has lost data, since it counted that
+// many units of a charge. If those are of this call alone, all others are known to be lost, and
+// each instance charges its own: the others learn of it by the mark that this leaves. If no data is
+// lost, another instance may have reset the key. The memory counts what it took until that leaves
+// the window.
 func (c *call) suspect(charge core.Charge, stored, at int64) {
 	s, d, now := c.guard, &c.guard.doubts, c.now
 	store, ok := s.store.(finder)

@@ -1,9 +1,9 @@
 // Package guard keeps a service deciding while its shared store is unavailable.
 //
-// A guard is a [core.Store] that wraps another one. While the store works, the guard counts in memory what
-// the store admits for this process. When a call fails with [core.ErrUnavailable], each rule is decided as
-// its OnError says: by that memory, by admitting the request, or by refusing it. A limit that one process
-// has to itself therefore holds while its store fails and recovers.
+// A guard is a [core.Store] that wraps another one. While the store works, the guard counts in
+// memory what the store admits for this process. When a call fails with [core.ErrUnavailable], each
+// rule is decided as its OnError says: by that memory, by admitting the request, or by refusing it.
+// A limit that one process has to itself therefore holds while its store fails and recovers.
 package guard
 
 import (
@@ -82,11 +82,12 @@ type Options struct {
 //
 // # Guarantees
 //
-// With one instance, an outage never admits more than the rules promise, whether data is lost or not. With
-// M instances, a window of a limit N admits at most N + (M-1)·⌈N/M⌉ under a sliding log or sliding cells.
-// Other algorithms admit at most twice what the rule promises, plus the rounding of shares; queues admit
-// one more burst each time the store loses its data. If an instance makes no request for a second after a
-// loss, what it has admitted is missing there: then all algorithms admit at most twice what they promise.
+// With one instance, an outage never admits more than the rules promise, whether data is lost or
+// not. With M instances, a window of a limit N admits at most N + (M-1)·⌈N/M⌉ under a sliding log
+// or sliding cells. Other algorithms admit at most twice what the rule promises, plus the rounding
+// of shares; queues admit one more burst each time the store loses its data. If an instance makes
+// no request for a second after a loss, what it has admitted is missing there: then all algorithms
+// admit at most twice what they promise.
 //
 // A loss that no failed call shows, as by FLUSHALL, goes unnoticed until the store reports it, as
 // a redisstore does within a second, or at once if it counts less than half of what this process
@@ -97,11 +98,11 @@ type Options struct {
 //
 // # Overflow
 //
-// A flood of random keys fills neither the memory nor the store. Once this process tracks [Options].MaxKeys
-// partly used keys, a new key that the store does not know is charged to one of 256 overflow quotas of its
-// rule in the store, and to one in memory, each as large as that of one key. Such decisions have the mode
-// [core.ModeOverflow]. Their units are not refundable, except for rules that all requests share. A
-// [core.Ban] counts no strikes of such a key, and does not bar it.
+// A flood of random keys fills neither the memory nor the store. Once this process tracks
+// [Options].MaxKeys partly used keys, a new key that the store does not know is charged to one of
+// 256 overflow quotas of its rule in the store, and to one in memory, each as large as that of one
+// key. Such decisions have the mode [core.ModeOverflow]. Their units are not refundable, except for
+// rules that all requests share. A [core.Ban] counts no strikes of such a key, and does not bar it.
 //
 // With one instance, no key gets more than its limit. With several, a key may use its own limit
 // and a part of the overflow quota that it shares with other keys. Known keys are not affected,
@@ -194,9 +195,10 @@ func (s *Store) Condition() core.Condition {
 	return c
 }
 
-// Take implements [core.Store]. It returns errors of the store that do not wrap [core.ErrUnavailable], and
-// the error of a ctx that is done. Neither admits. Several asks are one call of the store while it decides
-// alone. Otherwise each is decided by itself, in their order, and may be decided at another time.
+// Take implements [core.Store]. It returns errors of the store that do not wrap
+// [core.ErrUnavailable], and the error of a ctx that is done. Neither admits. Several asks are one
+// call of the store while it decides alone. Otherwise each is decided by itself, in their order,
+// and may be decided at another time.
 func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 	if err := cmp.Or(core.ValidateAsks(asks), ctx.Err()); err != nil {
 		return err
@@ -216,7 +218,8 @@ func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 	return nil
 }
 
-// decidesAlone reports whether the store alone decides all asks, as far as can be known before it is asked.
+// decidesAlone reports whether the store alone decides all asks, as far as can be known before it
+// is asked.
 func (s *Store) decidesAlone(asks []core.Ask) bool {
 	now := s.now()
 	for i := range asks {

@@ -55,8 +55,9 @@ func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
 	return c.finish(err)
 }
 
-// unhold ends the hold of what the store has taken, where the hold would give that back once more when it
-// ends, and returns the charges that are left to undo. If that fails, the hold ends by itself.
+// unhold ends the hold of what the store has taken, where the hold would give that back once more
+// when it ends, and returns the charges that are left to undo. If that fails, the hold ends by
+// itself.
 func (c *call) unhold(asked []core.Charge, d *core.Decision) []core.Charge {
 	asked = slices.Clone(asked)
 	var list []core.Settlement
@@ -95,7 +96,8 @@ func (s *Store) Extend(ctx context.Context, list []core.Extension) (lived []bool
 	return lived, err
 }
 
-// Account returns what the store knows that a key owes and holds, or an error: see [core.AccountOf].
+// Account returns what the store knows that a key owes and holds, or an error: see
+// [core.AccountOf].
 func (s *Store) Account(ctx context.Context, c core.Charge) (account core.Account, err error) {
 	err = s.try(ctx, func() (err error) {
 		account, err = core.AccountOf(ctx, s.store, c)

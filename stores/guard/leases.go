@@ -11,10 +11,10 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// Renew implements [core.Store]. The store says which leases are held. While it is unavailable, or may not
-// know what was admitted without it, the memory does: it renews such a lease, and must admit other requests
-// as long as the lease lives. If several instances share the store, the others do not count that lease;
-// then it is renewed in memory, and Renew returns an error about it.
+// Renew implements [core.Store]. The store says which leases are held. While it is unavailable, or
+// may not know what was admitted without it, the memory does: it renews such a lease, and must
+// admit other requests as long as the lease lives. If several instances share the store, the others
+// do not count that lease; then it is renewed in memory, and Renew returns an error about it.
 func (s *Store) Renew(ctx context.Context, charges []core.Charge) ([]bool, error) {
 	own, err := s.own.Renew(context.Background(), charges)
 	if err != nil {
@@ -77,9 +77,10 @@ const (
 	longestRetry  = 250_000 // µs until a failed release is repeated; each wait is twice as long as the one before
 )
 
-// Unreleased are leases that the store may hold and no request does: of a Release without an answer, and of
-// a Take without an answer, if the request was not admitted. They would hold their slots for a Window. So
-// they are released once the store answers again, those of one policy together, by the timer of the debts.
+// Unreleased are leases that the store may hold and no request does: of a Release without an
+// answer, and of a Take without an answer, if the request was not admitted. They would hold their
+// slots for a Window. So they are released once the store answers again, those of one policy
+// together, by the timer of the debts.
 type unreleased struct {
 	list []leases // oldest first; debts.mu
 
@@ -148,8 +149,9 @@ func (s *Store) releaseLater(charges []core.Charge, due int64) {
 	}
 }
 
-// releaseNext releases leases of one policy in one call, and reports whether to go on. If the store does
-// not answer, it keeps them for later, behind the others: in a Cluster another server may answer.
+// releaseNext releases leases of one policy in one call, and reports whether to go on. If the store
+// does not answer, it keeps them for later, behind the others: in a Cluster another server may
+// answer.
 func (s *Store) releaseNext() (more bool) {
 	a := attempt{guard: s, ctx: context.Background()}
 	batch, charges := s.due()

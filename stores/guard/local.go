@@ -21,8 +21,8 @@ func (c *call) takeLocal(d *core.Decision, reason error) (err error) {
 	return nil
 }
 
-// takeShare decides by the share of this instance. A rule that wants Allow never refuses, but what it
-// admits is counted, except in a queue: no request waits for a slot there.
+// takeShare decides by the share of this instance. A rule that wants Allow never refuses, but what
+// it admits is counted, except in a queue: no request waits for a slot there.
 func (c *call) takeShare() (core.Decision, error) {
 	c.begin()
 	admitted := false
@@ -59,7 +59,8 @@ func (c *call) takeShare() (core.Decision, error) {
 // always is for a ban, and no debt.
 func needs(c *core.Charge) bool { return !c.Debt && (c.Cost > 0 || c.Quota.Bars()) }
 
-// refuse refuses because a rule wants that. For rules with Local, it reports what the share has left.
+// refuse refuses because a rule wants that. For rules with Local, it reports what the share has
+// left.
 func (c *call) refuse() (core.Decision, error) {
 	c.guard.doubts.failed(c.now)
 	m := c.shares()
@@ -73,8 +74,9 @@ func (c *call) refuse() (core.Decision, error) {
 	return d, nil
 }
 
-// report makes the outcomes of rules that do not want Local say what a request meets while the store is
-// unavailable: Allow has all of its quota left, and Refuse has nothing until the next probe.
+// report makes the outcomes of rules that do not want Local say what a request meets while the
+// store is unavailable: Allow has all of its quota left, and Refuse has nothing until the next
+// probe.
 func (c *call) report(d *core.Decision) {
 	for i := range c.charges {
 		o, next := &d.Outcomes()[i], c.guard.breaker.probeIn(c.now)

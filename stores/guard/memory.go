@@ -7,8 +7,8 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// copies are the charges of a call as the memory decides them: each with the share of this instance. The
-// memory counts a charge that yields as well, but never refuses it.
+// copies are the charges of a call as the memory decides them: each with the share of this
+// instance. The memory counts a charge that yields as well, but never refuses it.
 type copies struct {
 	charges []core.Charge // in all
 	yields  set
@@ -52,7 +52,8 @@ func (c *call) copies() *copies {
 	return m
 }
 
-// full returns the quota by which the memory counts all that the i-th charge admits, over all instances.
+// full returns the quota by which the memory counts all that the i-th charge admits, over all
+// instances.
 func (c *call) full(i int) core.Quota {
 	if c.guard.instances == 1 {
 		return c.charges[i].Quota
@@ -73,9 +74,9 @@ func (m *copies) look() {
 	}
 }
 
-// takeCopies takes copies from the memory. If only copies that yield have no room, it gives them room for
-// twice what the rule admits. Beyond that, they are counted as far as there is room. A ban that yields is
-// left out: the memory counts only the strikes of what it decides itself.
+// takeCopies takes copies from the memory. If only copies that yield have no room, it gives them
+// room for twice what the rule admits. Beyond that, they are counted as far as there is room. A ban
+// that yields is left out: the memory counts only the strikes of what it decides itself.
 func (c *call) takeCopies(m *copies) (core.Decision, error) {
 	for i := range m.charges {
 		if q := &m.charges[i].Quota; q.Bars() && m.yields.has(i) {

@@ -20,8 +20,8 @@ const (
 	watchEvery = 1_000_000
 )
 
-// An outage is a time in which decisions are made without the store, or the last such time. A line is
-// written when it begins, once a minute while it lasts, and when it ends.
+// An outage is a time in which decisions are made without the store, or the last such time. A line
+// is written when it begins, once a minute while it lasts, and when it ends.
 type outage struct {
 	log   notice.Log
 	lasts atomic.Bool

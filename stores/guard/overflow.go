@@ -10,12 +10,14 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// A key for which the memory has no room is charged in the store to an overflow quota that it shares with
-// other keys of its rule, unless the store knows it: see docs/design/memory-store.md. Units that it may have
-// taken there must count when it gets a quota of its own. So as long as they do, the memory must admit too.
+// A key for which the memory has no room is charged in the store to an overflow quota that it
+// shares with other keys of its rule, unless the store knows it: see docs/design/memory-store.md.
+// Units that it may have taken there must count when it gets a quota of its own. So as long as they
+// do, the memory must admit too.
 
 const (
-	// overflowVariant marks the overflow quotas of a rule. The variants of package limit cannot have it.
+	// overflowVariant marks the overflow quotas of a rule. The variants of package limit cannot
+	// have it.
 	overflowVariant = "~overflow"
 
 	// overflowQuotas is how many of them a rule has in the store.
@@ -92,9 +94,10 @@ func (c *call) findOverflow() {
 	}
 }
 
-// askShared asks the store, and returns the charges as it was asked for them: keys without a quota in
-// memory on overflow quotas. Keys that the store knows from an earlier admission, perhaps by another
-// instance, keep their own quota. So a key that is over its limit gets nothing from an overflow quota.
+// askShared asks the store, and returns the charges as it was asked for them: keys without a quota
+// in memory on overflow quotas. Keys that the store knows from an earlier admission, perhaps by
+// another instance, keep their own quota. So a key that is over its limit gets nothing from an
+// overflow quota.
 func (c *call) askShared(d *core.Decision) (asked []core.Charge, err error) {
 	if c.shared == 0 {
 		return c.charges, c.ask(c.charges, d)
@@ -124,8 +127,8 @@ func (c *call) askShared(d *core.Decision) (asked []core.Charge, err error) {
 	return asked, c.ask(asked, d)
 }
 
-// moved reports whether the memory, which decided own, charged a key's own quota although the store charged
-// an overflow quota. The next decision on the key would not find in the store what it took.
+// moved reports whether the memory, which decided own, charged a key's own quota although the store
+// charged an overflow quota. The next decision on the key would not find in the store what it took.
 func (c *call) moved(asked []core.Charge, own *core.Decision) bool {
 	for i := range c.charges {
 		if asked[i].Variant != c.charges[i].Variant && c.charges[i].Cost > 0 && own.Overflow(i) != core.SharedQuota {

@@ -123,8 +123,9 @@ const (
 	broken         // the store cannot be charged for one of the keys
 )
 
-// settle ends payments. What a store cannot be charged for, such as a key of another type, is tried alone
-// once, and then dropped. Settle returns what was given back meanwhile, less what it took off the debts.
+// settle ends payments. What a store cannot be charged for, such as a key of another type, is tried
+// alone once, and then dropped. Settle returns what was given back meanwhile, less what it took off
+// the debts.
 func (b *debts) settle(list []payment, how settled) (back []core.Return) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -242,7 +243,8 @@ func (p *payment) asks(now int64) (asks []core.Ask) {
 	return asks
 }
 
-// look asks the store about keys, and takes nothing. Of keys to raise, it finds what the store lacks.
+// look asks the store about keys, and takes nothing. Of keys to raise, it finds what the store
+// lacks.
 func (a *attempt) look(list []payment) error {
 	looks := make([]core.Ask, len(list))
 	for i, p := range list {

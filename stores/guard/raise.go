@@ -9,9 +9,10 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// After a loss, each key that the memory counts is raised: the store is charged for what it lacks, and each
-// instance charges its own where all is lost. See "Lost data" in docs/design/outages.md. Until a rule is
-// raised, the memory must admit too, and for a moment after, since the other instances raise it too.
+// After a loss, each key that the memory counts is raised: the store is charged for what it lacks,
+// and each instance charges its own where all is lost. See "Lost data" in docs/design/outages.md.
+// Until a rule is raised, the memory must admit too, and for a moment after, since the other
+// instances raise it too.
 
 // settling is for how many µs both must admit after the last key was raised. It is longer than
 // calls take, so units that leave the window meanwhile need no charge.
@@ -151,7 +152,8 @@ func (b *debts) raise(c *core.Charge, before int64) bool {
 	return d != nil
 }
 
-// raiseBy notes that a key is to be raised by the quota of a charge, from the capacity that is its Cost.
+// raiseBy notes that a key is to be raised by the quota of a charge, from the capacity that is its
+// Cost.
 func (d *debt) raiseBy(by core.Charge) {
 	for i := range d.raise {
 		of := &d.raise[i]
@@ -225,7 +227,8 @@ func (s *Store) countsAfter(c core.Charge, after int64) int64 {
 	return least
 }
 
-// A finder is a store that knows of keys when they have lost all units: see [redisstore.Store.Lost].
+// A finder is a store that knows of keys when they have lost all units: see
+// [redisstore.Store.Lost].
 type finder interface {
 	Lost(ctx context.Context, charges []core.Charge, empty int64) ([]int64, error)
 }

@@ -39,8 +39,8 @@ var algorithms = []core.Quota{
 	{Algorithm: core.Queue, Limit: 90, Window: day, Burst: 89},
 }
 
-// TestRaiseMakesOneFailedCall has a store fail that has lost data: a request that is to raise its key
-// first finds that out once, and is not looked up as well.
+// TestRaiseMakesOneFailedCall has a store fail that has lost data: a request that is to raise its
+// key first finds that out once, and is not looked up as well.
 func TestRaiseMakesOneFailedCall(t *testing.T) {
 	s, f, _ := guarded(1, sec)
 	c := core.Charge{Rule: "r", Key: "k", Quota: core.Quota{Limit: 9, Window: day}, Cost: 1}

@@ -7,10 +7,11 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// Return implements [core.Store]. Units that were admitted without the store are returned to the memory,
-// and to the store if it has been charged for them since. Other units are returned to the store, and to the
-// copy that the memory has counted. If several instances share a rate, that copy stays: what the store had
-// left says nothing about it. If the store is unavailable, Return returns an error.
+// Return implements [core.Store]. Units that were admitted without the store are returned to the
+// memory, and to the store if it has been charged for them since. Other units are returned to the
+// store, and to the copy that the memory has counted. If several instances share a rate, that copy
+// stays: what the store had left says nothing about it. If the store is unavailable, Return returns
+// an error.
 func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
 	if err := core.ValidateReturns(returns); err != nil {
 		return nil, err
@@ -74,8 +75,8 @@ func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Retur
 // local reports whether units were admitted without the store.
 func local(r *core.Return) bool { return r.Mode >= core.ModeLocal }
 
-// Reset implements [core.Store]. It resets the keys in the store and in the memory of this process, which
-// owes nothing for them any more. If the store is unavailable, Reset returns an error.
+// Reset implements [core.Store]. It resets the keys in the store and in the memory of this process,
+// which owes nothing for them any more. If the store is unavailable, Reset returns an error.
 func (s *Store) Reset(ctx context.Context, charges []core.Charge) error {
 	s.debts.payments.Lock()
 	defer s.debts.payments.Unlock()

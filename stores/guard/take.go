@@ -184,7 +184,8 @@ func (c *call) room() (own core.Decision, ok bool, err error) {
 	}
 }
 
-// look returns what the memory has left, and whether it has room for the charges that it must admit.
+// look returns what the memory has left, and whether it has room for the charges that it must
+// admit.
 func (c *call) look() (left core.Decision, ok bool, err error) {
 	m := c.copies()
 	defer m.free()
@@ -203,8 +204,9 @@ func (c *call) look() (left core.Decision, ok bool, err error) {
 	return left, true, nil
 }
 
-// refusal takes from the memory what it has no room for: unlike a look, a refusal says when to retry. If
-// the memory has got room meanwhile, refusal gives back what it took, and reports that nothing was refused.
+// refusal takes from the memory what it has no room for: unlike a look, a refusal says when to
+// retry. If the memory has got room meanwhile, refusal gives back what it took, and reports that
+// nothing was refused.
 func (c *call) refusal() (d core.Decision, refused bool, err error) {
 	m := c.copies()
 	defer m.free()
@@ -225,7 +227,8 @@ func (c *call) refused(d *core.Decision) {
 	}
 }
 
-// errLate means that this process has decided the same keys without the store while the store was deciding.
+// errLate means that this process has decided the same keys without the store while the store was
+// deciding.
 var errLate = fmt.Errorf("%w: the store answered after this process had decided locally", core.ErrUnavailable)
 
 // count counts in memory what the store has admitted, charged as asked. If the
@@ -273,12 +276,12 @@ func (c *call) late() bool {
 	return (s.doubtful(c.charges, s.now())|s.doubts.decidedSince(c.charges, c.began))&^c.doubtful != 0
 }
 
-// undo gives back to the store what d took. If that fails, it still counts there, which is safe. Leases are
-// released later.
+// undo gives back to the store what d took. If that fails, it still counts there, which is safe.
+// Leases are released later.
 //
-// A log keeps as many times as its limit. If the memory is full, debts that were paid since d may have made
-// the store drop one for each unit of d. So these units stay, in place of those. With several instances the
-// store may still have room, so they are given back.
+// A log keeps as many times as its limit. If the memory is full, debts that were paid since d may
+// have made the store drop one for each unit of d. So these units stay, in place of those. With
+// several instances the store may still have room, so they are given back.
 func (c *call) undo(asked []core.Charge, d *core.Decision, full set) {
 	if full != 0 && c.guard.instances == 1 && c.guard.doubts.detects.Load() {
 		asked = slices.Clone(asked)

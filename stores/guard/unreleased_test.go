@@ -265,7 +265,8 @@ func TestNoLeaseIsLeft(t *testing.T) {
 							time.Sleep(time.Duration(mine.Int64N(int64(30 * time.Millisecond))))
 							continue
 						}
-						// What was taken back from the store, and then admitted without it, may be released.
+						// What was taken back from the store, and then admitted without it, may be
+						// released.
 						f.holds(c[0].ID, d.Mode == core.ModeExact)
 						time.Sleep(time.Duration(mine.Int64N(int64(timeout))) >> (8 * mine.IntN(2)))
 						f.holds(c[0].ID, false)

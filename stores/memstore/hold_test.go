@@ -21,7 +21,8 @@ func holdsOf(t *testing.T, s *Store) (n int) {
 	return n
 }
 
-// TestHoldsOfAKey has one key, of all requests or of a client, hold as much as the store has room for.
+// TestHoldsOfAKey has one key, of all requests or of a client, hold as much as the store has room
+// for.
 func TestHoldsOfAKey(t *testing.T) {
 	const most = 256 * holdsPerKey
 	for _, key := range []string{"", "k"} {

@@ -100,9 +100,9 @@ func (p *pool) count(now, units int64) (want int64) {
 	return max(p.was, p.asked)
 }
 
-// take returns permits, or none if the store must be asked for the request. It waits for a call that is
-// under way, since that was made for such requests. If the key has nothing left, and the request is alone
-// with it, take refuses it: then d is not nil.
+// take returns permits, or none if the store must be asked for the request. It waits for a call
+// that is under way, since that was made for such requests. If the key has nothing left, and the
+// request is alone with it, take refuses it: then d is not nil.
 func (p *pool) take(ctx context.Context, cost int64, alone bool) (got permits, d *core.Decision) {
 	if cost > p.store.chunk {
 		return got, nil

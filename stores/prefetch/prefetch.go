@@ -1,8 +1,8 @@
 // Package prefetch takes the units of hot rules in chunks.
 //
-// A prefetching [Store] wraps another one. For the rules that a program names, it takes a chunk of units in
-// one call, and admits requests from that chunk without a call. A limit that many instances share then
-// costs a call for hundreds of requests.
+// A prefetching [Store] wraps another one. For the rules that a program names, it takes a chunk of
+// units in one call, and admits requests from that chunk without a call. A limit that many
+// instances share then costs a call for hundreds of requests.
 package prefetch
 
 import (
@@ -33,10 +33,11 @@ type Options struct {
 	// shrink with the demand of the last milliseconds.
 	Chunk int64
 
-	// Hold is how long units are kept for requests to come, before they are given back. All instances must
-	// use the same Hold. 0 means a hundredth of the rule's window, and at most a second. A sliding log
-	// loses the part Hold/Window of its rate, and a bucket what refills in Hold: see [Store]. Rules for
-	// which Hold is below a millisecond, or a bucket too small, are not prefetched.
+	// Hold is how long units are kept for requests to come, before they are given back. All
+	// instances must use the same Hold. 0 means a hundredth of the rule's window, and at most a
+	// second. A sliding log loses the part Hold/Window of its rate, and a bucket what refills in
+	// Hold: see [Store]. Rules for which Hold is below a millisecond, or a bucket too small, are
+	// not prefetched.
 	Hold time.Duration
 }
 
@@ -51,8 +52,8 @@ const defaultChunk = 1_000
 //
 // # Guarantees
 //
-// All instances together never admit more than the rules promise. Permits are taken before they are handed
-// out, so the store is charged with a quota that leaves room for that:
+// All instances together never admit more than the rules promise. Permits are taken before they are
+// handed out, so the store is charged with a quota that leaves room for that:
 //
 //   - [core.SlidingLog]: the window is longer by [Options].Hold. Requests are
 //     limited to Limit in a Window and a Hold.
@@ -65,11 +66,11 @@ const defaultChunk = 1_000
 // not prefetched. Asks with a charge that has a reserve or is a [core.Ban] get no permits:
 // the store decides them, by these quotas. Permits that instances hold count for them.
 //
-// A request may be refused early. While an instance holds permits, the others can not use them. It holds
-// about as many as it needs in half a Hold, and gives back what is left after a Hold. When the store
-// refuses a chunk, requests of this rule alone that find no permits are refused without a call for a
-// quarter of a Hold, with the mode [core.ModeRemembered] and the RetryAfter of the chunk. Before an
-// instance refuses any other request, it gives back its own permits of the rule.
+// A request may be refused early. While an instance holds permits, the others can not use them. It
+// holds about as many as it needs in half a Hold, and gives back what is left after a Hold. When
+// the store refuses a chunk, requests of this rule alone that find no permits are refused without a
+// call for a quarter of a Hold, with the mode [core.ModeRemembered] and the RetryAfter of the
+// chunk. Before an instance refuses any other request, it gives back its own permits of the rule.
 //
 // An ask is decided as one: its permits are set aside, the store decides the other
 // rules, and if that refuses, the permits are kept. What the permits do not decide of all
@@ -233,7 +234,8 @@ func (s *Store) surrender(ctx context.Context, asks []core.Ask) {
 	}
 }
 
-// Reset implements [core.Store]. Permits of the keys that this instance holds, or is taking, are lost.
+// Reset implements [core.Store]. Permits of the keys that this instance holds, or is taking, are
+// lost.
 func (s *Store) Reset(ctx context.Context, charges []core.Charge) error {
 	for i := range charges {
 		if r := s.rule(&charges[i]); r != nil {
@@ -287,8 +289,9 @@ func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Retur
 	return results, nil
 }
 
-// Close gives all permits back to the store, and waits for calls that are under way. From then on the
-// wrapped store decides all requests. After an error, permits may count until their time has passed.
+// Close gives all permits back to the store, and waits for calls that are under way. From then on
+// the wrapped store decides all requests. After an error, permits may count until their time has
+// passed.
 func (s *Store) Close(ctx context.Context) error {
 	s.closed.Store(true)
 	var failed error

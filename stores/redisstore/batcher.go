@@ -22,13 +22,14 @@ const (
 	maxWeight   = 2_500       // µs that all but the first keep Redis at worst, by [lua.Rules.Weight]
 )
 
-// A batcher sends requests in batches: those of one shape to decide, or the returns of one policy. A request
-// goes at once, and alone, while fewer than maxInFlight calls are in flight. Others wait, and go together in
-// the next call: group commit (DeWitt and others, 1984). A return lets other goroutines run before it goes:
-// what one call has refused is then given back by one call.
+// A batcher sends requests in batches: those of one shape to decide, or the returns of one policy.
+// A request goes at once, and alone, while fewer than maxInFlight calls are in flight. Others wait,
+// and go together in the next call: group commit (DeWitt and others, 1984). A return lets other
+// goroutines run before it goes: what one call has refused is then given back by one call.
 //
-// The goroutine of a lone request makes the call itself: handing it to another one would take half as long
-// as the call. A batch has a goroutine of its own, so that each of its callers can leave when its context ends.
+// The goroutine of a lone request makes the call itself: handing it to another one would take half
+// as long as the call. A batch has a goroutine of its own, so that each of its callers can leave
+// when its context ends.
 type batcher struct {
 	part  *part
 	store *Store

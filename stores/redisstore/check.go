@@ -21,10 +21,10 @@ import (
 // checkTimeout bounds a check. It is above the pauses that requests do not wait for.
 const checkTimeout = 5 * time.Second
 
-// Check asks Redis, or each primary of a Cluster, whether it can decide: whether it can be reached and
-// written, whether its user may run what the store needs, what it does when memory is full, and how far its
-// clock is from that of this machine. The error joins one [*core.Diagnosis] for each problem. Those of
-// servers that cannot be reached wrap [core.ErrUnavailable].
+// Check asks Redis, or each primary of a Cluster, whether it can decide: whether it can be reached
+// and written, whether its user may run what the store needs, what it does when memory is full, and
+// how far its clock is from that of this machine. The error joins one [*core.Diagnosis] for each
+// problem. Those of servers that cannot be reached wrap [core.ErrUnavailable].
 //
 // Check changes no key. It ends with ctx and after 5 s. If ctx is canceled, the error is
 // that of ctx. limitctl doctor checks more.

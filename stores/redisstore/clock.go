@@ -11,9 +11,9 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// A clock estimates the clock of a server from its replies. A script that ran at the server's time t,
-// between two readings of the clock of this process, bounds the difference of the two clocks. The estimate
-// is the intersection of such bounds, which widen as the clocks drift apart.
+// A clock estimates the clock of a server from its replies. A script that ran at the server's time
+// t, between two readings of the clock of this process, bounds the difference of the two clocks.
+// The estimate is the intersection of such bounds, which widen as the clocks drift apart.
 type clock struct {
 	mu        sync.Mutex
 	known     bool
@@ -83,9 +83,9 @@ func (c *clock) forget() {
 // errLate is the error of a call that reached Redis after its deadline, twice, and so took nothing.
 var errLate = fmt.Errorf("%w: Redis got to the call only after its deadline", core.ErrOutOfReach)
 
-// unanswered returns err, of a call for asks that is given up at a time, as a [core.Unanswered]. The call
-// may run for longer by the uncertainty, in µs. After a reply that is an error, nothing was taken. It
-// matters only for leases, which can be released by their ids.
+// unanswered returns err, of a call for asks that is given up at a time, as a [core.Unanswered].
+// The call may run for longer by the uncertainty, in µs. After a reply that is an error, nothing
+// was taken. It matters only for leases, which can be released by their ids.
 func unanswered(err error, asks []core.Ask, end time.Time, uncertainty int64) error {
 	if _, _, replied := replyOf(err); replied || !takesLeases(asks) || errors.Is(err, errLate) {
 		return err

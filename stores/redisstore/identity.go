@@ -116,7 +116,8 @@ func (s *Store) chooseToken(a *attempt, moved string) {
 	}
 }
 
-// unchanged returns an error if a server was found to be another one, or to have lost data, since a began.
+// unchanged returns an error if a server was found to be another one, or to have lost data, since a
+// began.
 func (s *Store) unchanged(a *attempt) error {
 	if s.restarts.Load() != a.restarts {
 		return errForgotten
@@ -140,8 +141,8 @@ func (s *Store) identifyInBackground(a *attempt, timeout time.Duration, times in
 	})
 }
 
-// report remembers that a caller of Take receives err. The call that notices a restart may have lost its
-// caller, or return another error: then the next Take reports the restart.
+// report remembers that a caller of Take receives err. The call that notices a restart may have
+// lost its caller, or return another error: then the next Take reports the restart.
 func (s *Store) report(err error) error {
 	if errors.Is(err, core.ErrForgotten) {
 		s.reported.Store(s.restarts.Load())
@@ -149,8 +150,8 @@ func (s *Store) report(err error) error {
 	return err
 }
 
-// readIdentity reads what the user may read of the identity. With the run id it returns the server's time
-// in µs, or 0 if the server does not say. The error says what could not be read.
+// readIdentity reads what the user may read of the identity. With the run id it returns the
+// server's time in µs, or 0 if the server does not say. The error says what could not be read.
 func (a *attempt) readIdentity(ctx context.Context, key, seen string) (found identity, now int64, err error) {
 	var info *redis.StringCmd
 	var token *redis.Cmd

@@ -18,12 +18,12 @@ const (
 	hashSize  = 16 // bytes of a hash that are kept
 )
 
-// A keyHasher replaces the keys of charges by hashes before they leave the process, as names of Redis keys
-// or in errors. A nil one leaves the keys as they are.
+// A keyHasher replaces the keys of charges by hashes before they leave the process, as names of
+// Redis keys or in errors. A nil one leaves the keys as they are.
 //
-// The hash is HMAC-SHA-256 (RFC 2104) of the policy, the rule and the key, cut to 128 bits: the names of two
-// rules do not show which keys belong to the same client. The empty key stays empty. Variants of a rule have
-// the same hashes.
+// The hash is HMAC-SHA-256 (RFC 2104) of the policy, the rule and the key, cut to 128 bits: the
+// names of two rules do not show which keys belong to the same client. The empty key stays empty.
+// Variants of a rule have the same hashes.
 type keyHasher struct{ pool sync.Pool }
 
 // newKeyHasher returns nil for a nil secret. It panics on an empty one, which is

@@ -20,9 +20,9 @@ import (
 	"github.com/routelimit/limit/stores/storetest"
 )
 
-// longest is for how long a call of the tested inputs may hold Redis. Widening takes longer: a rule whose
-// window moves across 71.6 minutes has each unit of its log written in another width,
-// which string.gsub does at 0.1 µs a unit on an idle machine.
+// longest is for how long a call of the tested inputs may hold Redis. Widening takes longer: a rule
+// whose window moves across 71.6 minutes has each unit of its log written in another width, which
+// string.gsub does at 0.1 µs a unit on an idle machine.
 const (
 	longest  = 5 * time.Millisecond
 	widening = 60 * time.Millisecond

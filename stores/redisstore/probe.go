@@ -16,9 +16,9 @@ const (
 	probeEvery = time.Second           // at most, while the server accepts connections
 )
 
-// probe returns an error when the server of a key refuses connections, or nil when ctx has ended. By
-// default go-redis reports that late: it dials five times, 100 ms apart. A probe also notes that the server
-// replies on a connection of its own, for a call that has none: see blocked.
+// probe returns an error when the server of a key refuses connections, or nil when ctx has ended.
+// By default go-redis reports that late: it dials five times, 100 ms apart. A probe also notes that
+// the server replies on a connection of its own, for a call that has none: see blocked.
 func (s *Store) probe(ctx context.Context, key string) error {
 	for {
 		server, client, err := s.serverOf(ctx, key)

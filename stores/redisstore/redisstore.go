@@ -1,9 +1,9 @@
 // Package redisstore keeps the state of rules on Redis or Valkey: on one server,
 // behind Sentinel, or in a Cluster.
 //
-// A decision is one call of one script, however many rules it has; see package lua. While a call is in
-// flight, further decisions on the same policy are collected and sent together in the next call. A lone
-// decision is sent at once. All times are those of the server.
+// A decision is one call of one script, however many rules it has; see package lua. While a call is
+// in flight, further decisions on the same policy are collected and sent together in the next call.
+// A lone decision is sent at once. All times are those of the server.
 //
 // All keys of a policy share a hash tag, and so a slot of a Cluster. Decisions are
 // exact and atomic there too, and one shard carries one policy. For a policy that
@@ -26,8 +26,9 @@ import (
 	"github.com/routelimit/limit/lua"
 )
 
-// defaultTimeout is above the pauses of a healthy system: garbage collection, a server that forks, a container
-// throttled for most of 100 ms. It is below the 200 ms after which a lost packet is sent again.
+// defaultTimeout is above the pauses of a healthy system: garbage collection, a server that forks,
+// a container throttled for most of 100 ms. It is below the 200 ms after which a lost packet is
+// sent again.
 const defaultTimeout = 100 * time.Millisecond
 
 // Options configures a [Store]. The zero Options is ready to use.
@@ -54,15 +55,15 @@ type Options struct {
 	// empty Secret that is not nil, as from an environment variable that is not set.
 	Secret []byte
 
-	// Spread divides the keys of each policy into this many parts of a Cluster, at most [lua.MaxParts]; 0
-	// keeps a policy in one slot. Use it for a policy that is more than one shard can carry, and whose
-	// rules have a key for each client. Write the number of primaries or a small multiple of it: with fewer
-	// parts, more decisions share a call. Set the same number in all programs that share quotas; a changed
-	// number resets them.
+	// Spread divides the keys of each policy into this many parts of a Cluster, at most
+	// [lua.MaxParts]; 0 keeps a policy in one slot. Use it for a policy that is more than one shard
+	// can carry, and whose rules have a key for each client. Write the number of primaries or a
+	// small multiple of it: with fewer parts, more decisions share a call. Set the same number in
+	// all programs that share quotas; a changed number resets them.
 	//
-	// Charges of a request whose keys are in one part are decided together, as without Spread. Rules with
-	// the same key always are. Other parts are charged at the same time, and refunded if a part refuses or
-	// fails. So a policy never admits more than its rules allow. The limitations:
+	// Charges of a request whose keys are in one part are decided together, as without Spread.
+	// Rules with the same key always are. Other parts are charged at the same time, and refunded if
+	// a part refuses or fails. So a policy never admits more than its rules allow. The limitations:
 	//   - A refused request holds its units in the other parts until they are refunded, a round trip or two
 	//     later. Meanwhile other requests may be refused, with a RetryAfter as if the request had been
 	//     admitted. A client over its own limit that sends many requests at once can so exhaust a small
@@ -83,16 +84,18 @@ type Options struct {
 	Spread int
 }
 
-// A Store is a [core.Store] on Redis. It is safe for concurrent use, runs no goroutine while it is idle,
-// and does not close the client. Hooks of a [redis.Client], such as those for tracing, see its calls if the
-// options of the client set ContextTimeoutEnabled: otherwise the store uses a copy without hooks.
+// A Store is a [core.Store] on Redis. It is safe for concurrent use, runs no goroutine while it is
+// idle, and does not close the client. Hooks of a [redis.Client], such as those for tracing, see
+// its calls if the options of the client set ContextTimeoutEnabled: otherwise the store uses a copy
+// without hooks.
 //
-// Each call is sent once. The client does not repeat a call whose reply is lost, since Redis may have
-// counted it. Such a call returns an error, and may have taken its charges.
+// Each call is sent once. The client does not repeat a call whose reply is lost, since Redis may
+// have counted it. Such a call returns an error, and may have taken its charges.
 //
-// When Redis was emptied or restarted, or another server took over, data may be lost. Then one Take, and
-// all calls in flight, return an error that wraps [core.ErrForgotten]. Later calls go on with the data that
-// is left. A package that keeps its own counts, such as guard, takes over from there.
+// When Redis was emptied or restarted, or another server took over, data may be lost. Then one
+// Take, and all calls in flight, return an error that wraps [core.ErrForgotten]. Later calls go on
+// with the data that is left. A package that keeps its own counts, such as guard, takes over from
+// there.
 //
 // The store notices this by the server's run id, and by a token in the data: a key with a
 // random value, on each server that it calls. It reads both at once before the first call,
@@ -132,8 +135,8 @@ type Store struct {
 
 var _ core.Store = (*Store)(nil)
 
-// New returns a store on a client. A nil options means the zero Options. New panics on invalid options, on
-// a nil client, on a [redis.Ring] and on a client that reads from replicas.
+// New returns a store on a client. A nil options means the zero Options. New panics on invalid
+// options, on a nil client, on a [redis.Ring] and on a client that reads from replicas.
 func New(client redis.UniversalClient, options *Options) *Store {
 	checkClient(client)
 	var o Options
@@ -165,12 +168,13 @@ func New(client redis.UniversalClient, options *Options) *Store {
 	return s
 }
 
-// Take implements [core.Store]. On a Cluster, charges of different policies in one call are in different
-// slots: they are decided like the parts of [Options].Spread, with the same limitations.
+// Take implements [core.Store]. On a Cluster, charges of different policies in one call are in
+// different slots: they are decided like the parts of [Options].Spread, with the same limitations.
 //
-// If ctx ends while the decision is queued, nothing is taken; if it ends during the call, the outcome is
-// unknown. A lone decision ends at the deadline of ctx, but may notice a cancellation only when its call
-// ends. A store with [Options.Spread] refunds what parts are known to have taken, also after ctx has ended.
+// If ctx ends while the decision is queued, nothing is taken; if it ends during the call, the
+// outcome is unknown. A lone decision ends at the deadline of ctx, but may notice a cancellation
+// only when its call ends. A store with [Options.Spread] refunds what parts are known to have
+// taken, also after ctx has ended.
 //
 // If ctx has ended, the error is that of ctx, or wraps it. Errors that do not depend on the
 // request wrap [core.ErrUnavailable].
@@ -190,13 +194,14 @@ func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 	return s.report(s.takeSpread(ctx, asks))
 }
 
-// Losses returns how often a server was found to be another one, to have been restarted or to
-// have lost data, which one Take reports by [core.ErrForgotten]. A guard beside the one whose call that was
-// learns of it so.
+// Losses returns how often a server was found to be another one, to have been restarted or to have
+// lost data, which one Take reports by [core.ErrForgotten]. A guard beside the one whose call that
+// was learns of it so.
 func (s *Store) Losses() int64 { return s.restarts.Load() }
 
-// decide runs the script for a batch of requests, the one for keys that several algorithms charge, or the
-// one for a lone request. It also returns whether the last has left it to the script for batches.
+// decide runs the script for a batch of requests, the one for keys that several algorithms charge,
+// or the one for a lone request. It also returns whether the last has left it to the script for
+// batches.
 func (s *Store) decide(ctx context.Context, rules *lua.Rules, batch [][]core.Ask, tallied *lua.Script, lone bool) (
 	reply []int64, left bool, err error) {
 	script, encode := rules.Script, rules.Encode

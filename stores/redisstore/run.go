@@ -80,8 +80,8 @@ func (s *Store) run(ctx context.Context, c *invocation) ([]int64, error) {
 	return nil, err
 }
 
-// evalDetached is eval for a client that ignores the deadline of its context. A call that is given up holds
-// a connection until the client's own timeout. Their number bounds these calls.
+// evalDetached is eval for a client that ignores the deadline of its context. A call that is given
+// up holds a connection until the client's own timeout. Their number bounds these calls.
 func (s *Store) evalDetached(ctx context.Context, c *invocation) ([]int64, error) {
 	var reply []int64
 	err := detached(ctx, func() (err error) {
@@ -196,8 +196,8 @@ type span struct {
 	err             error // why done is closed
 }
 
-// begin begins a span that ends with ctx, and after a timeout unless it has an end. The caller calls the function
-// that it returns, and cancels the span.
+// begin begins a span that ends with ctx, and after a timeout unless it has an end. The caller
+// calls the function that it returns, and cancels the span.
 func (s *span) begin(ctx context.Context, timeout time.Duration) (leave func() bool) {
 	s.Context, s.done = ctx, make(chan struct{})
 	if s.end.IsZero() {

@@ -14,9 +14,9 @@ import (
 	"github.com/routelimit/limit/lua"
 )
 
-// A server is what the store knows of a server that it calls. After a failure it may have been restarted
-// without its data, or replaced by a replica without all of it; if the store made no call meanwhile, the
-// client redials without an error. And it may be emptied. So its identity is checked
+// A server is what the store knows of a server that it calls. After a failure it may have been
+// restarted without its data, or replaced by a replica without all of it; if the store made no call
+// meanwhile, the client redials without an error. And it may be emptied. So its identity is checked
 //   - before the first call,
 //   - after a failed call,
 //   - when the server does not know a script,

@@ -51,7 +51,8 @@ next:
 	return groups
 }
 
-// each calls f for all groups at the same time, the first in this goroutine, and returns the worst error.
+// each calls f for all groups at the same time, the first in this goroutine, and returns the worst
+// error.
 func each(groups []group, f func(i int, g *group) error) error {
 	errs := make([]error, len(groups))
 	call := func(i int) { // a panic would keep others from being undone
@@ -66,8 +67,9 @@ func each(groups []group, f func(i int, g *group) error) error {
 	return worst(errs)
 }
 
-// worst returns the first error that is not about the infrastructure, or else the first. A client could
-// have caused it, so it must not be answered by admitting. If a part did not answer, the error says so too.
+// worst returns the first error that is not about the infrastructure, or else the first. A client
+// could have caused it, so it must not be answered by admitting. If a part did not answer, the
+// error says so too.
 func worst(errs []error) (worst error) {
 	var last *core.Unanswered
 	for _, err := range errs {
@@ -158,8 +160,8 @@ func (p *part) take(ctx context.Context, charges []core.Charge) (core.Decision, 
 	return asks[0].Decision, err
 }
 
-// undo returns what the groups of a refused request have taken. With refresh, it replaces their decisions
-// by those without the request. It goes on when ctx ends, but does not keep the caller.
+// undo returns what the groups of a refused request have taken. With refresh, it replaces their
+// decisions by those without the request. It goes on when ctx ends, but does not keep the caller.
 func (s *Store) undo(ctx context.Context, groups []group, decisions []core.Decision, refresh bool) error {
 	unending := context.WithoutCancel(ctx)
 	strikes := refresh && struck(groups, decisions)
@@ -238,6 +240,7 @@ func merge(groups []group, decisions []core.Decision, n int, allowed bool) core.
 	return d
 }
 
-// Unreturned returns how often a store with [Options.Spread] failed to return what a refused request had
-// taken in one part. Such units count until their window has passed, and leases until they expire.
+// Unreturned returns how often a store with [Options.Spread] failed to return what a refused
+// request had taken in one part. Such units count until their window has passed, and leases until
+// they expire.
 func (s *Store) Unreturned() int64 { return s.unreturned.Load() }

@@ -12,9 +12,10 @@ import (
 	"github.com/routelimit/limit/internal/notice"
 )
 
-// A server has fewer turns than the client has connections to it, and a call of the store holds one. So the
-// calls of all policies together leave connections to the program, and wait here, in order of arrival,
-// rather than in the pool of the client, which has no order. Meanwhile the batches of their policies grow.
+// A server has fewer turns than the client has connections to it, and a call of the store holds
+// one. So the calls of all policies together leave connections to the program, and wait here, in
+// order of arrival, rather than in the pool of the client, which has no order. Meanwhile the
+// batches of their policies grow.
 
 // newTurns returns the turns of a server, or nil for a client of unknown size.
 func newTurns(client redis.UniversalClient) chan struct{} {
@@ -86,8 +87,9 @@ func (a *attempt) wait(ctx context.Context) error {
 	return errNoTurn
 }
 
-// patience returns how much of the time that is left a call may wait for its turn. The rest is for the
-// server: a call that is sent too late would look like a failure of the server, and costs its connection.
+// patience returns how much of the time that is left a call may wait for its turn. The rest is for
+// the server: a call that is sent too late would look like a failure of the server, and costs its
+// connection.
 func (s *server) patience(left time.Duration) time.Duration {
 	if latency := time.Duration(s.latency.Load()); latency > 0 {
 		return max(left/2, left-4*latency-10*time.Millisecond)

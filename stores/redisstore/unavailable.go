@@ -13,8 +13,9 @@ import (
 	"github.com/routelimit/limit/internal/redisfacts"
 )
 
-// unavailable holds the error codes of a Redis that cannot decide now, whatever the request. A code that a
-// client of the program could cause must not be here, since the request may then be admitted.
+// unavailable holds the error codes of a Redis that cannot decide now, whatever the request. A code
+// that a client of the program could cause must not be here, since the request may then be
+// admitted.
 var unavailable = map[string]bool{
 	"LOADING":     true, // reading its data from disk
 	"MASTERDOWN":  true, // a replica without a primary

@@ -212,8 +212,9 @@ func (s *Store) hash(ofPolicy uint64, c *core.Charge) uint64 {
 	return hash
 }
 
-// Return implements [core.Store]. What is known of the keys is what they have afterwards, so that a refusal
-// that gives units back to a shared key does not have its other clients ask the store again.
+// Return implements [core.Store]. What is known of the keys is what they have afterwards, so that a
+// refusal that gives units back to a shared key does not have its other clients ask the store
+// again.
 func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
 	asked := s.now()
 	results, err := s.store.Return(ctx, returns)

@@ -43,15 +43,17 @@ type set struct {
 	// call that asked earlier may have been decided before them. Under mu.
 	dropped int64
 
-	// Answers of calls that asked before this time may lack units that have come back since. Under mu.
+	// Answers of calls that asked before this time may lack units that have come back since. Under
+	// mu.
 	returned int64
 
 	_     [8]byte // so that a slot is a cache line
 	slots [ways]slot
 }
 
-// A slot is the place of an outcome in a set. Writers hold the set's lock, and the version is odd while
-// they write. Readers take no lock: what they read counts if the version was the same before and after.
+// A slot is the place of an outcome in a set. Writers hold the set's lock, and the version is odd
+// while they write. Readers take no lock: what they read counts if the version was the same before
+// and after.
 type slot struct {
 	version   atomic.Uint64
 	key       atomic.Pointer[key] // nil if the slot is free
@@ -95,7 +97,8 @@ type outcome struct {
 	reset     int64 // after that, the quota is full
 }
 
-// read fills in o from the outcome of a charge. It returns false if that does not say when one unit fits.
+// read fills in o from the outcome of a charge. It returns false if that does not say when one unit
+// fits.
 func (o *outcome) read(c *core.Charge, from core.Outcome) bool {
 	o.remaining, o.more, o.reset = from.Remaining, from.MoreAfter, from.ResetAfter
 	switch {
@@ -136,7 +139,8 @@ func (o *outcome) after(known *outcome) bool {
 	return o.asked >= known.answered || o.remaining < known.remaining
 }
 
-// read returns the outcome in a slot. Writers change it meanwhile, unless the caller holds the set's lock.
+// read returns the outcome in a slot. Writers change it meanwhile, unless the caller holds the
+// set's lock.
 func (s *slot) read() outcome {
 	return outcome{
 		asked: s.asked.Load(), answered: s.answered.Load(), at: s.at.Load(),
@@ -216,9 +220,10 @@ func (s *set) agrees(hash uint64, c *core.Charge, remaining int64) bool {
 	return slot != nil && slot.key.Load().quota == c.Quota && slot.remaining.Load() == remaining
 }
 
-// store remembers the outcome of a charge, unless it may be older than what is known. Of two calls that
-// overlap, either may have been decided first. Then the outcome with less left counts: a key with nothing
-// left stays so until its time has passed, and what was taken meanwhile shows in a later call.
+// store remembers the outcome of a charge, unless it may be older than what is known. Of two calls
+// that overlap, either may have been decided first. Then the outcome with less left counts: a key
+// with nothing left stays so until its time has passed, and what was taken meanwhile shows in a
+// later call.
 func (s *set) store(hash uint64, c *core.Charge, o outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,21 +6,23 @@
 //	rules := limit.Named("api", limit.PerIP(time.Second, 20), limit.Global(time.Minute, 1000))
 //	mux.Handle(booksv1connect.NewBooksHandler(books, connect.WithInterceptors(rl.Limit(rules))))
 //
-// An interceptor covers every procedure of its handlers, so a rule set is made by limit.Named, for one
-// quota of all, or by limit.EachRoute, for a quota of each procedure ("/acme.v1.Books/Get").
+// An interceptor covers every procedure of its handlers, so a rule set is made by limit.Named, for
+// one quota of all, or by limit.EachRoute, for a quota of each procedure ("/acme.v1.Books/Get").
 //
-// Rules see a call as a POST request to its procedure, with the header of the call. limit.ByIP resolves the
-// address of the peer, or the client that limit.Options.Proxies finds in X-Forwarded-For.
+// Rules see a call as a POST request to its procedure, with the header of the call. limit.ByIP
+// resolves the address of the peer, or the client that limit.Options.Proxies finds in
+// X-Forwarded-For.
 //
-// A refused call fails with [connect.CodeResourceExhausted], an [errdetails.RetryInfo] with the seconds of
-// Retry-After, and an [errdetails.QuotaFailure] with the rules that had no room. A call of a barred client
-// (limit.Options.Bar) fails with [connect.CodePermissionDenied], and a RetryInfo unless it is barred for
-// good. A call that could not be decided fails with [connect.CodeUnavailable] and a RetryInfo. The response
-// header has RateLimit, RateLimit-Policy and Retry-After, which clients also find in the Meta of the error.
+// A refused call fails with [connect.CodeResourceExhausted], an [errdetails.RetryInfo] with the
+// seconds of Retry-After, and an [errdetails.QuotaFailure] with the rules that had no room. A call
+// of a barred client (limit.Options.Bar) fails with [connect.CodePermissionDenied], and a RetryInfo
+// unless it is barred for good. A call that could not be decided fails with
+// [connect.CodeUnavailable] and a RetryInfo. The response header has RateLimit, RateLimit-Policy
+// and Retry-After, which clients also find in the Meta of the error.
 //
-// A stream is one call: it is decided when it begins, and holds its leases until the handler returns.
-// Functions in limit.Rule.Settle get the HTTP status that google/rpc/code.proto gives for the code of the
-// answer: see adapter.RPCStatus.
+// A stream is one call: it is decided when it begins, and holds its leases until the handler
+// returns. Functions in limit.Rule.Settle get the HTTP status that google/rpc/code.proto gives for
+// the code of the answer: see adapter.RPCStatus.
 package connectlimit
 
 import (
@@ -35,16 +37,16 @@ import (
 	"github.com/routelimit/limit/adapter/rpc/internal/flow"
 )
 
-// A Limiter makes interceptors from rules. Make it with [New], and set its fields before the first call of
-// Limit.
+// A Limiter makes interceptors from rules. Make it with [New], and set its fields before the first
+// call of Limit.
 type Limiter struct {
 	// Caller says who makes a call: what authentication, which must run first, has put
 	// into the context. A function that is nil means that of limit.Options.Caller.
 	Caller limit.Caller[context.Context]
 
-	// Refuse returns the error of a refused call. Nil, or a nil error, means a [*connect.Error] with
-	// details that wraps a [*limit.RefusedError]. limit.Options.Refuse is not called, since it writes an
-	// HTTP response.
+	// Refuse returns the error of a refused call. Nil, or a nil error, means a [*connect.Error]
+	// with details that wraps a [*limit.RefusedError]. limit.Options.Refuse is not called, since it
+	// writes an HTTP response.
 	Refuse func(context.Context, limit.Decision) error
 
 	// Fail returns the error of a call that could not be decided. Nil, or a nil error, means a
@@ -63,8 +65,9 @@ func New(limiter *limit.Limiter) *Limiter {
 	return &Limiter{limiter: limiter}
 }
 
-// Limit returns an interceptor for handlers that lets through the calls and streams that rules admit. On a
-// client it does nothing. Limit panics if the rules are invalid, or made by limit.Rules.
+// Limit returns an interceptor for handlers that lets through the calls and streams that rules
+// admit. On a client it does nothing. Limit panics if the rules are invalid, or made by
+// limit.Rules.
 func (l *Limiter) Limit(rules limit.RuleSet) connect.Interceptor {
 	return interceptor(flow.Framework{Code: code, Error: newError, Caller: l.Caller, Refuse: l.Refuse, Fail: l.Fail}.Bind(l.limiter, rules))
 }

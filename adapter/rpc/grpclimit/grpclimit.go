@@ -5,22 +5,22 @@
 //	rules := limit.Named("api", limit.PerIP(time.Second, 20), limit.Global(time.Minute, 1000))
 //	server := grpc.NewServer(grpc.UnaryInterceptor(rl.Unary(rules)), grpc.StreamInterceptor(rl.Stream(rules)))
 //
-// An interceptor covers every method of the server, so a rule set is made by limit.Named, for one quota of
-// all, or by limit.EachRoute, for a quota of each method ("/acme.v1.Books/Get").
+// An interceptor covers every method of the server, so a rule set is made by limit.Named, for one
+// quota of all, or by limit.EachRoute, for a quota of each method ("/acme.v1.Books/Get").
 //
 // Rules see a call as a POST request to its method, with the metadata as its header: limit.ByHeader
-// resolves metadata, and limit.ByIP the address of the peer, or the client that limit.Options.Proxies finds
-// in x-forwarded-for.
+// resolves metadata, and limit.ByIP the address of the peer, or the client that
+// limit.Options.Proxies finds in x-forwarded-for.
 //
 // A refused call fails with codes.ResourceExhausted, an [errdetails.RetryInfo] with the seconds of
-// Retry-After, and an [errdetails.QuotaFailure] with the rules that had no room. A call of a barred client
-// (limit.Options.Bar) fails with codes.PermissionDenied, and a RetryInfo unless it is barred for good. A
-// call that could not be decided fails with codes.Unavailable and a RetryInfo. The header metadata has
-// ratelimit, ratelimit-policy and retry-after.
+// Retry-After, and an [errdetails.QuotaFailure] with the rules that had no room. A call of a barred
+// client (limit.Options.Bar) fails with codes.PermissionDenied, and a RetryInfo unless it is barred
+// for good. A call that could not be decided fails with codes.Unavailable and a RetryInfo. The
+// header metadata has ratelimit, ratelimit-policy and retry-after.
 //
-// A stream is one call: it is decided when it begins, and holds its leases until the handler returns.
-// Functions in limit.Rule.Settle get the HTTP status that google/rpc/code.proto gives for the code of the
-// answer: see adapter.RPCStatus.
+// A stream is one call: it is decided when it begins, and holds its leases until the handler
+// returns. Functions in limit.Rule.Settle get the HTTP status that google/rpc/code.proto gives for
+// the code of the answer: see adapter.RPCStatus.
 package grpclimit
 
 import (
@@ -39,20 +39,22 @@ import (
 	"github.com/routelimit/limit/adapter/rpc/internal/flow"
 )
 
-// A Limiter makes interceptors from rules. Make it with [New], and set its fields before the first one.
+// A Limiter makes interceptors from rules. Make it with [New], and set its fields before the first
+// one.
 type Limiter struct {
 	// Caller says who makes a call: what authentication, which must run first, has put
 	// into the context. A function that is nil means that of limit.Options.Caller.
 	Caller limit.Caller[context.Context]
 
-	// Refuse returns the error of a refused call, made with package status. Nil, or a nil error, means
-	// codes.ResourceExhausted, or codes.PermissionDenied for a barred client, with details: an error that
-	// wraps a [*limit.RefusedError]. limit.Options.Refuse is not called, since it writes an HTTP response.
+	// Refuse returns the error of a refused call, made with package status. Nil, or a nil error,
+	// means codes.ResourceExhausted, or codes.PermissionDenied for a barred client, with details:
+	// an error that wraps a [*limit.RefusedError]. limit.Options.Refuse is not called, since it
+	// writes an HTTP response.
 	Refuse func(context.Context, limit.Decision) error
 
 	// Fail returns the error of a call that could not be decided. Nil, or a nil error, means
-	// codes.Unavailable with details: an error that wraps limit.ErrUndecided. Clients do not get its text.
-	// limit.Options.Fail is not called.
+	// codes.Unavailable with details: an error that wraps limit.ErrUndecided. Clients do not get
+	// its text. limit.Options.Fail is not called.
 	Fail func(context.Context, error) error
 
 	limiter *limit.Limiter

@@ -60,8 +60,8 @@ type Options struct {
 	// Share is the share of clients that each suggested limit may refuse; 0 means none.
 	Share float64
 
-	// Again opens the log a second time, to replay each suggested rule. [Run] closes it. Nil means that
-	// suggestions do not say what they would have refused.
+	// Again opens the log a second time, to replay each suggested rule. [Run] closes it. Nil means
+	// that suggestions do not say what they would have refused.
 	Again func() (Source, error)
 
 	// NoSuggestions saves their time and memory.

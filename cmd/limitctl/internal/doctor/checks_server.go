@@ -11,7 +11,8 @@ import (
 	"github.com/routelimit/limit/internal/redisfacts"
 )
 
-// Whether memory, disk and replicas keep the quotas, and the server has room and time for decisions.
+// Whether memory, disk and replicas keep the quotas, and the server has room and time for
+// decisions.
 
 func eviction(f *RedisFacts, n *Node) Finding {
 	policy, reason := n.setting("maxmemory-policy", "maxmemory_policy")
