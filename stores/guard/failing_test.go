@@ -191,7 +191,8 @@ func TestProbeOfForgotten(t *testing.T) {
 
 	// Nor does it open a breaker, since it has answered.
 	f.fail(fmt.Errorf("%w: again and again", core.ErrForgotten))
-	for asked := f.asked.Load(); f.asked.Load() < asked+failuresToOpen+1; {
+	calls := func() int64 { return f.asked.Load() + f.sought.Load() }
+	for before := calls(); calls() < before+failuresToOpen+1; {
 		storetest.MustTake(t, s, charge("other", 100, core.Local))
 	}
 	f.fail(nil)

@@ -48,9 +48,10 @@ func TestRaiseMakesOneFailedCall(t *testing.T) {
 	f.gone.Store(true)
 	require.Equal(t, core.ModeLocal, storetest.MustTake(t, s, c).Mode)
 	f.fail(errAway)
-	before := f.asked.Load()
+	asked, sought := f.asked.Load(), f.sought.Load()
 	require.Equal(t, core.ModeLocal, storetest.MustTake(t, s, c).Mode)
-	require.Equal(t, before, f.asked.Load(), "it asked what is lost, and that failed")
+	require.Equal(t, sought+1, f.sought.Load())
+	require.Equal(t, asked, f.asked.Load(), "it asked what is lost, and that failed")
 }
 
 // TestRestartWithData restarts a store that keeps its data: a second later, the store alone

@@ -22,11 +22,12 @@ import (
 // A frail store fails, or calls a function first, as a test wants.
 type frail struct {
 	core.Store
-	err   atomic.Pointer[error] // what it fails with
-	lost  atomic.Bool           // fails after it has decided
-	gone  atomic.Bool           // has lost its data, and not reported it
-	asked atomic.Int64
-	first func()
+	err    atomic.Pointer[error] // what it fails with
+	lost   atomic.Bool           // fails after it has decided
+	gone   atomic.Bool           // has lost its data, and not reported it
+	asked  atomic.Int64
+	sought atomic.Int64 // calls of Lost
+	first  func()
 
 	resets atomic.Int64
 
@@ -36,6 +37,7 @@ type frail struct {
 
 // Lost does what [redisstore.Store.Lost] does.
 func (f *frail) Lost(ctx context.Context, charges []core.Charge, empty int64) (ages []int64, err error) {
+	f.sought.Add(1)
 	if err := f.err.Load(); err != nil {
 		return nil, *err
 	}
