@@ -39,9 +39,9 @@ type debts struct {
 
 	raised map[scaled]int64 // the capacities by which keys were raised before the others of their rules, since the last loss
 
-	waited   moment                             // when a call last took long
-	payments sync.RWMutex                       // a reset waits for those in flight
-	after    func(in time.Duration, pay func()) // time.AfterFunc, but in tests
+	waited   moment                           // when a call last took long
+	payments sync.RWMutex                     // a reset waits for those in flight
+	after    func(in time.Duration, f func()) // time.AfterFunc, but in tests
 }
 
 // A debtor is a key that owes.

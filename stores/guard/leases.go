@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -80,9 +81,10 @@ const (
 // Unreleased are leases that the store may hold and no request does: of a Release without an
 // answer, and of a Take without an answer, if the request was not admitted. They would hold their
 // slots for a Window. So they are released once the store answers again, those of one policy
-// together, by the timer of the debts.
+// together. Their timer is not that of the debts, which need not be on a server that stays away.
 type unreleased struct {
-	list []leases // oldest first; debts.mu
+	list  []leases // oldest first; debts.mu
+	armed bool     // their timer is set, or works; debts.mu
 
 	// until is how long calls of Take without an answer may take leases of requests that
 	// were admitted without the store. A Release before that is repeated after it.
@@ -145,8 +147,28 @@ func (s *Store) releaseLater(charges []core.Charge, due int64) {
 	defer s.debts.mu.Unlock()
 	if len(s.unreleased.list) < maxUnreleased { // the first ones of an outage are those that the store knows
 		s.unreleased.list = append(s.unreleased.list, l)
-		s.startTimer()
+		if !s.unreleased.armed {
+			s.setReleases()
+		}
 	}
+}
+
+// setReleases sets the timer of releases, if there are any. The caller has locked the debts.
+func (s *Store) setReleases() {
+	u, in, now := &s.unreleased, int64(workEvery), s.now()
+	if u.armed = len(u.list) > 0; !u.armed {
+		return
+	}
+	if s.unavailable() {
+		in = max(in, s.breaker.probeIn(now))
+	}
+	s.debts.after(time.Duration(in+rand.Int64N(workEvery))*time.Microsecond, func() {
+		for s.releaseNext() {
+		}
+		s.debts.mu.Lock()
+		defer s.debts.mu.Unlock()
+		s.setReleases()
+	})
 }
 
 // releaseNext releases leases of one policy in one call, and reports whether to go on. If the store
@@ -158,7 +180,9 @@ func (s *Store) releaseNext() (more bool) {
 	if batch == nil {
 		return false
 	}
-	if a.enter() {
+	defer func() { _ = recover() }() // the store: a panic in this goroutine would end the program
+	entered := a.enter()
+	if entered {
 		err := a.try(func() error { return s.release(a.ctx, charges) })
 		if !errors.Is(err, core.ErrUnavailable) {
 			return true // released, or they cannot be
@@ -172,7 +196,7 @@ func (s *Store) releaseNext() (more bool) {
 	s.debts.mu.Lock()
 	defer s.debts.mu.Unlock()
 	s.unreleased.list = append(s.unreleased.list, batch...)
-	return false
+	return entered
 }
 
 // due takes leases of one policy that are due from the list, as many as one call can

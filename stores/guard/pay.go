@@ -333,11 +333,11 @@ func (s *Store) startTimer() {
 	}
 }
 
-// setTimer sets the timer if there is something to pay, to raise or to release. The caller has
-// locked the debts.
+// setTimer sets the timer if there is something to pay or to raise. The caller has locked the
+// debts.
 func (s *Store) setTimer(in int64) {
 	b := &s.debts
-	if b.armed = len(b.keys)+len(s.raises.next)+len(s.unreleased.list) > 0; b.armed {
+	if b.armed = len(b.keys)+len(s.raises.next) > 0; b.armed {
 		b.after(time.Duration(in)*time.Microsecond, s.work)
 	}
 }
@@ -350,8 +350,7 @@ func (s *Store) work() {
 	s.setTimer(in)
 }
 
-// payNext releases the leases that are due and makes payments by one call. It returns after how
-// many µs to go on.
+// payNext makes payments by one call, and returns after how many µs to go on.
 func (s *Store) payNext() (next int64) {
 	a, b := attempt{guard: s, ctx: context.Background()}, &s.debts
 	next = workEvery + rand.Int64N(workEvery)
@@ -361,8 +360,6 @@ func (s *Store) payNext() (next int64) {
 			next = max(next, s.breaker.probeIn(a.now))
 		}
 	}()
-	for s.releaseNext() {
-	}
 	for s.raiseNext() {
 	}
 	if !a.enter() {

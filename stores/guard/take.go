@@ -154,7 +154,7 @@ func (c *call) ask(charges []core.Charge, d *core.Decision) error {
 		*d = asks[0].Decision
 	}
 	if err != nil {
-		c.unanswered(err) // which allocates
+		c.unanswered(err) // only then: errors.As allocates
 	}
 	return err
 }
