@@ -85,7 +85,7 @@ const defaultChunk = 1_000
 // Of a rule with permits, At is when they were taken, and Remaining is what the store
 // had left then and what is left of the permits.
 type Store struct {
-	store   // the one around which it is, which has Renew and Release
+	store   core.Store
 	chunk   int64
 	hold    int64 // µs; 0 means a part of the window
 	base    time.Time
@@ -96,8 +96,6 @@ type Store struct {
 }
 
 var _ core.Store = (*Store)(nil)
-
-type store = core.Store
 
 // maxPools bounds the keys with permits. Other keys are decided exactly.
 const maxPools = 1024
@@ -232,6 +230,16 @@ func (s *Store) surrender(ctx context.Context, asks []core.Ask) {
 			}
 		}
 	}
+}
+
+// Renew implements [core.Store].
+func (s *Store) Renew(ctx context.Context, charges []core.Charge) ([]bool, error) {
+	return s.store.Renew(ctx, charges)
+}
+
+// Release implements [core.Store].
+func (s *Store) Release(ctx context.Context, charges []core.Charge) error {
+	return s.store.Release(ctx, charges)
 }
 
 // Reset implements [core.Store]. Permits of the keys that this instance holds, or is taking, are

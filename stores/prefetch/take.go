@@ -3,6 +3,7 @@ package prefetch
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"github.com/routelimit/limit/core"
 )
@@ -108,31 +109,46 @@ func (t *take) local(i int) bool {
 	return true
 }
 
+// A scratch has the asks of a call of the store.
+type scratch struct {
+	asks    [core.MaxCharges]core.Ask
+	charges [core.MaxCharges]core.Charge
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
 // send lets the store decide the charges without permits of the asks that go to it, if
 // any do. Their decisions have no outcomes of the other charges: see merge.
 func (t *take) send(goes *[core.MaxCharges]bool) error {
-	var asks []core.Ask
-	for i := range t.asks {
-		if goes[i] {
-			asks = append(asks, core.Ask{Charges: t.rest(i)})
-		}
-	}
-	if asks == nil {
+	if !slices.Contains(goes[:], true) {
 		return nil
 	}
-	err := t.store.store.Take(t.ctx, asks)
+	s := scratches.Get().(*scratch)
+	asks, charges := s.asks[:0], s.charges[:0]
 	for i := range t.asks {
 		if goes[i] {
-			t.asks[i].Decision, asks = asks[0].Decision, asks[1:]
+			first := len(charges)
+			charges = t.rest(charges, i)
+			asks = append(asks, core.Ask{Charges: charges[first:]})
 		}
 	}
+	err := t.store.store.Take(t.ctx, asks)
+	n := 0
+	for i := range t.asks {
+		if goes[i] {
+			t.asks[i].Decision = asks[n].Decision
+			n++
+		}
+	}
+	clear(asks)
+	clear(charges)
+	scratches.Put(s)
 	return err
 }
 
-// rest returns the charges of an ask that have no permits, as the store is charged.
-func (t *take) rest(i int) []core.Charge {
+// rest appends the charges of an ask that have no permits, as the store is charged.
+func (t *take) rest(charges []core.Charge, i int) []core.Charge {
 	slots := t.of(i)
-	charges := make([]core.Charge, 0, len(slots))
 	for j, c := range t.asks[i].Charges {
 		if slots[j].held.ok() {
 			continue
@@ -170,7 +186,7 @@ func (t *take) drain(i int) bool {
 func (t *take) undo(goes, again *[core.MaxCharges]bool) {
 	for i := range t.asks {
 		if d := &t.asks[i].Decision; goes[i] && !again[i] && d.Allowed {
-			_ = core.Undo(t.ctx, t.store.store, t.rest(i), d) // otherwise the units expire
+			_ = core.Undo(t.ctx, t.store.store, t.rest(nil, i), d) // otherwise the units expire
 		}
 	}
 }

@@ -76,6 +76,6 @@ func (s *Store) measured(at *server, took time.Duration) {
 // second. That opens a connection. By it, the second time shows how far away the server is.
 func (s *Store) identifyDistant(a *attempt) {
 	if s.adapts {
-		s.identifyInBackground(a, time.Second, 2)
+		s.identifyInBackground(a, &a.reaching, time.Second, 2)
 	}
 }

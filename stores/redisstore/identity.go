@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -127,12 +128,12 @@ func (s *Store) unchanged(a *attempt) error {
 
 // identifyInBackground identifies a server a number of times beside the calls, since a call
 // to a distant server has no time for a second question. The next Take reports what it finds.
-// It returns the inquiry, which may have begun before.
-func (s *Store) identifyInBackground(a *attempt, timeout time.Duration, times int) *inquiry {
+// It returns the inquiry, which may have begun before and then is at the place.
+func (s *Store) identifyInBackground(a *attempt, place *atomic.Pointer[inquiry], timeout time.Duration, times int) *inquiry {
 	of := *a
-	return join(&of.identifying, func(i *inquiry) {
+	return join(place, func(i *inquiry) {
 		defer close(i.done)
-		defer of.identifying.Store(nil)
+		defer place.Store(nil)
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		for range times {

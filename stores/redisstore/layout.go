@@ -14,7 +14,7 @@ const (
 )
 
 // refreshLayout asks the Cluster which server has which slot. The client itself asks once a minute,
-// and when a server redirects it, which a dead one cannot. Several times, so that a breaker's probe
+// and when a server redirects it, which a dead one cannot. It asks several times, so that a breaker's probe
 // a quarter of a second later goes by the layout of that moment. A server that hangs holds the
 // question for 5 s: ForEachMaster then asks another one, while after ReloadState all further
 // questions would wait behind it.

@@ -29,6 +29,7 @@ type server struct {
 	connections atomic.Uint64           // see connections, at the last check
 	asked       atomic.Int64            // ticks when the last check began that has ended
 	identifying atomic.Pointer[inquiry] // in the background, or nil
+	reaching    atomic.Pointer[inquiry] // for longer, if the server did not answer in time; or nil
 	probing     atomic.Pointer[inquiry] // the probe in flight, or of the last probeEvery, or nil
 	known       atomic.Bool             // whether it was identified
 	clock       clock
@@ -145,7 +146,7 @@ func (s *Store) begin(ctx context.Context, a *attempt, key string) (err error) {
 		return err
 	}
 	if age := a.began - a.asked.Load(); age > int64(identifyEvery) {
-		if checking := s.identifyInBackground(a, s.timeout(), 1); age > 2*int64(identifyEvery) {
+		if checking := s.identifyInBackground(a, &a.identifying, s.timeout(), 1); age > 2*int64(identifyEvery) {
 			a.checking = checking
 		}
 	}
@@ -159,7 +160,7 @@ func (s *Store) end(ctx context.Context, a *attempt) error {
 		return s.identify(ctx, a)
 	}
 	if connections(a.client) != a.server.connections.Load() {
-		s.identifyInBackground(a, s.timeout(), 1)
+		s.identifyInBackground(a, &a.identifying, s.timeout(), 1)
 	}
 	if a.checking != nil {
 		a.await(ctx)
@@ -181,7 +182,7 @@ func (s *Store) Suspect(ctx context.Context, c core.Charge) error {
 	}
 	a.asked.Add(-3 * int64(identifyEvery))
 	for {
-		checking := s.identifyInBackground(&a, s.timeout(), 1)
+		checking := s.identifyInBackground(&a, &a.identifying, s.timeout(), 1)
 		<-checking.done
 		if checking.began >= a.began { // else it may have read the identity before the loss
 			return checking.err

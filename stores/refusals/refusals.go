@@ -44,15 +44,13 @@ const longest = 1_000_000
 //
 // The memory holds [MaxKeys] keys. Refusing from it takes no lock and allocates nothing.
 type Store struct {
-	store              // the other one, which has Renew and Release
+	store core.Store
 	now   func() int64 // µs, of a clock that never steps back
 	seed  maphash.Seed
 	keys  table
 }
 
 var _ core.Store = (*Store)(nil)
-
-type store = core.Store
 
 // New returns a store that remembers the refusals of another one. Put a guard
 // between the two, as [github.com/routelimit/limit.New] does: a guard around
@@ -210,6 +208,16 @@ func (s *Store) hash(ofPolicy uint64, c *core.Charge) uint64 {
 		hash += 7 * maphash.String(s.seed, c.Variant)
 	}
 	return hash
+}
+
+// Renew implements [core.Store].
+func (s *Store) Renew(ctx context.Context, charges []core.Charge) ([]bool, error) {
+	return s.store.Renew(ctx, charges)
+}
+
+// Release implements [core.Store].
+func (s *Store) Release(ctx context.Context, charges []core.Charge) error {
+	return s.store.Release(ctx, charges)
 }
 
 // Return implements [core.Store]. What is known of the keys is what they have afterwards, so that a
