@@ -66,7 +66,7 @@ func TestDebt(t *testing.T) {
 						}
 					}
 					assert.Equal(t, row.forgiven, operate.ReadStats(limiter).Forgiven)
-					assert.Equal(t, row.forgiven > 0, bytes.Contains(lines.Bytes(), []byte("code=LIMIT-208 policy=model rule=tokens")), lines.String())
+					assert.Equal(t, row.forgiven > 0, bytes.Contains(lines.Bytes(), []byte("code=LIMIT-208 policy=model rules=tokens units=")), lines.String())
 					if row.left > 0 {
 						return
 					}
@@ -256,6 +256,21 @@ func TestDebtBalances(t *testing.T) {
 			assert.Less(t, mean, row.under+slack)
 		})
 	}
+}
+
+// TestDebtsOfRules settles above the debts of two rules: one line says which, and how much in all.
+func TestDebtsOfRules(t *testing.T) {
+	var lines bytes.Buffer
+	limiter := limit.New(nil, &limit.Options{Log: slog.New(slog.NewTextHandler(&lines, nil))})
+	rule := limit.Rule{Key: limit.Everyone, Limit: 100, Window: time.Minute, Algorithm: limit.FixedWindow{}, Debt: 50}
+	tokens, cents, rows := rule, rule, rule
+	tokens.Name, cents.Name, rows.Name = "tokens", "cents", "rows"
+	policy, err := limiter.Policy(limit.Named("model", tokens, cents, rows))
+	require.NoError(t, err)
+	d, err := policy.Take(t.Context(), limit.Request{Settle: true})
+	require.NoError(t, err)
+	require.NoError(t, d.SettleCosts(t.Context(), map[string]int64{"tokens": 151, "cents": 1150, "rows": 150}))
+	assert.Contains(t, lines.String(), `code=LIMIT-208 policy=model rules="tokens, cents" units=1001`)
 }
 
 // TestDebtOfShadow counts nothing as forgiven that a rule which only watches has not taken.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/engine"
+	"github.com/routelimit/limit/internal/fields"
 	"github.com/routelimit/limit/internal/notice"
 	"github.com/routelimit/limit/internal/terms"
 	"github.com/routelimit/limit/rules"
@@ -396,11 +397,14 @@ func (d *Decision) settle(ctx context.Context, cost func(rule int) (n int64, ok 
 // correct settles what the request took, and says if units were forgiven.
 func (d *Decision) correct(ctx context.Context, cost func(rule int, charged int64) int64) error {
 	forgiven, err := d.of.Settle(ctx, cost)
+	sum, short := int64(0), ""
 	for i, n := range forgiven {
-		if n > 0 {
-			l := d.policy.limiter
-			l.notices.forgiven.Say(&l.lines, notice.Forgiven, "policy", d.Policy, "rule", d.policy.names[i], "units", n)
+		if sum += n; n > 0 {
+			short = fields.Join(short, d.policy.names[i])
 		}
+	}
+	if sum > 0 {
+		d.policy.limiter.notices.forgiven.Say(&d.policy.limiter.lines, notice.Forgiven, "policy", d.Policy, "rules", short, "units", sum)
 	}
 	return err
 }

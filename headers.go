@@ -51,6 +51,7 @@ const (
 const (
 	headerPolicy    = "Ratelimit-Policy"
 	headerRateLimit = "Ratelimit"
+	headerMarked    = "Ratelimit-Marked"
 )
 
 // setHeaders sets the headers of the decision: the quotas as [Options].Headers says
@@ -196,9 +197,6 @@ func (d *Decision) shownFields() (policy, state string) {
 	}
 	return policy, state
 }
-
-// The header of marked requests, as net/http spells it.
-const headerMarked = "Ratelimit-Marked"
 
 // setMarks tells the client which rules marked an admitted request.
 func (d *Decision) setMarks(h http.Header) {

@@ -80,16 +80,14 @@ func (l *layer) noticeUsers(run *engine.Run) error {
 	if p.userless.Load() >= userlessAfter {
 		return nil
 	}
-	for i := range run.Charges {
-		if p.list[i].Key.Kind() != grammar.User {
-			continue
-		}
-		if run.Charges[i].Key != "" {
-			p.userless.Store(userlessAfter + 1)
-		} else if l.userless = true; p.userless.Add(1) == userlessAfter {
-			p.limiter.lines.Say(notice.NoUsers, "rule", p.list[i].String(), "requests", userlessAfter)
-		}
-		break
+	i := slices.IndexFunc(p.list, func(r Rule) bool { return r.Key.Kind() == grammar.User })
+	if run.Charges[i].Key != "" {
+		p.userless.Store(userlessAfter + 1)
+		return nil
+	}
+	l.userless = true
+	if p.userless.Add(1) == userlessAfter {
+		p.limiter.lines.Say(notice.NoUsers, "rule", p.list[i].String(), "requests", userlessAfter)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ type Refund struct {
 
 	held  *taken // under a core.Hold, or nil
 	units []unit // of it, which are settled at 0
-	settled
+	done  settled
 }
 
 // Unused appends to list what the run of h took for a decision and may give back: everything
@@ -118,7 +118,7 @@ func (e *Engine) GiveBack(ctx context.Context, list []Refund) {
 	}
 	for i := range list {
 		if refund := &list[i]; refund.held != nil {
-			refund.settled, refund.Err = refund.held.settle(ctx, refund.units, func(int, int64) int64 { return 0 })
+			refund.done, refund.Err = refund.held.settle(ctx, refund.units, func(int, int64) int64 { return 0 })
 		}
 	}
 	var back []core.Returned
@@ -152,14 +152,14 @@ func (b *Refund) Amend(d *Decision) (given bool) {
 	d.Decision = d.Decision.Clone()
 	for i := range b.units {
 		u, to := &b.units[i], &b.run.given
-		n := b.given[u.rule]
+		n := b.done.given[u.rule]
 		if n > 0 {
 			d.Outcomes()[u.rule].Back(n, d.Caller.Terms.Capacities[u.rule])
 			given = true
 		}
 		if b.Err != nil {
-			if n = u.total(); u.held && b.later != nil {
-				b.run.later, to = b.later, &b.run.owed
+			if n = u.total(); u.held && b.done.later != nil {
+				b.run.later, to = b.done.later, &b.run.owed
 			}
 		}
 		again(to, u.Charge, n)

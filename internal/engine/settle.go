@@ -204,7 +204,7 @@ type settled struct {
 func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, charged int64) int64) (done settled, err error) {
 	t.mu.Lock() // a Use may still be asking
 	defer t.mu.Unlock()
-	var late error // ErrSettled, if what is held has been settled, or why the store did not answer
+	var heldErr error // ErrSettled, if what is held has been settled, or why the store did not answer
 	var held ruled[core.Settlement]
 	var less ruled[core.Return]
 	var more []growth
@@ -227,7 +227,7 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 		}
 	}
 	if held.list != nil {
-		late = t.settleHeld(ctx, &held, &done)
+		heldErr = t.settleHeld(ctx, &held, &done)
 	}
 	err = t.owe(ctx, owed)
 	for _, d := range owed {
@@ -236,7 +236,9 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 		}
 	}
 	for _, n := range done.forgiven {
-		t.engine.forgiven.Add(n)
+		if n > 0 {
+			t.engine.forgiven.Add(n)
+		}
 	}
 	err = errors.Join(t.takeMore(ctx, more), err)
 	for some := range slices.Chunk(less.list, core.MaxCharges) {
@@ -251,7 +253,7 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 	if err != nil {
 		return done, fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
-	return done, late
+	return done, heldErr
 }
 
 // A debt is units that a rule takes above its limit, as far as its MaxDebt allows.
