@@ -63,8 +63,8 @@ func (l level) later(q *Quota, micros int64) level {
 // So all that must be remembered is how many units that had been taken by a time were given back
 // after it, for each time that a return may still name: a function in steps, to which a return adds
 // its units from its take until now. Takes of one microsecond go by what the bucket lacked after
-// them. Where their returns confuse the order, these count as later ones, so that no fewer units
-// are counted.
+// them. Where their returns confuse the order, these count as later ones: they are at least as
+// many units as are not counted.
 //
 // If there are too many steps, the neighbors that differ least become one, with the larger number.
 // Then too little is given back, and the admissions that follow know it, so that less and less is

@@ -12,9 +12,9 @@ import (
 // their window, or have been refilled, are not given back again. Each algorithm documents at its
 // Return method what it gives back. It may be less if other requests took units meanwhile.
 //
-// Return an admission once: stores do not number admissions. A second return, or one from before a
-// Reset or a step back of the clock, may give back what other requests have taken, though never
-// more than is missing.
+// Return an admission once: stores do not number admissions. A second return, or one of units
+// taken before a Reset or a step back of the clock, may give back what other requests have taken,
+// though never more than is missing.
 type Return struct {
 	Charge           // as admitted, its quota included, but Cost is the units to give back, at most what it took
 	At         int64 // of the admission: [Decision].At

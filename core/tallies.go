@@ -17,8 +17,8 @@ import "slices"
 // use. What a [FixedWindow] has above its limit counts in the next window too, as with another
 // grid. Leases, strikes and values are no units: only their own versions charge their tallies.
 //
-// The state that a key had before is of a quota that is not known, so it cannot be charged. It is
-// replaced by the first tally that comes.
+// The state that a key had before a second algorithm charged it is of a quota that is not known, so
+// it cannot be charged. It is replaced by the first tally that comes.
 type Tallies struct {
 	State // of own
 

@@ -138,7 +138,7 @@ func (l *Rules) Weight(asks, first []core.Ask) (us int64) {
 const weightOfCharge = 9
 
 // perMicro is how many entries of a list a script copies in a µs.
-var perMicro = [...]int64{core.SlidingLog: 35, core.Concurrency: 40, core.Distinct: 12, core.Ban: 10}
+var perMicro = map[core.Algorithm]int64{core.SlidingLog: 35, core.Concurrency: 40, core.Distinct: 12, core.Ban: 10}
 
 // weightOfSize is what the size of a stored state adds to the weight of a charge.
 func weightOfSize(q *core.Quota) int64 {
@@ -301,13 +301,15 @@ func periods(c core.Calendar, now string) string {
 	}
 	from, _ := c.Period(at)
 	from, until := c.Period(from - 1)
-	five := ""
+	five := make([]byte, 0, 5*7)
 	for range 5 {
-		five += number(from, 7)
+		for shift := 48; shift >= 0; shift -= 8 {
+			five = append(five, byte(from>>shift))
+		}
 		from = until
 		_, until = c.Period(from)
 	}
-	return five
+	return string(five)
 }
 
 // What Decode may find wrong.
@@ -320,7 +322,8 @@ var (
 	// unless its value has the form of a state.
 	ErrValue = errors.New("lua: the key does not hold the state of a rule")
 
-	// ErrClock says that the clocks of this process and of Redis are a calendar period apart.
+	// ErrClock says that the clocks of this process and of Redis are more than a calendar period
+	// apart.
 	ErrClock = errors.New("lua: the clocks of this process and of Redis differ by a calendar period")
 )
 

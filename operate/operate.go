@@ -147,8 +147,8 @@ func Declared(l *limit.Limiter) []string { return declared(l) }
 func Proxies(l *limit.Limiter) limit.Proxies { return proxies(l) }
 
 // Validate returns what is wrong with a set on a limiter that Validate of [limit.RuleSet] does not
-// know: classes, and functions for callers that the rules distinguish, as behind a ServeMux. It
-// declares nothing.
+// know: classes, and functions of the options that rules need where no adapter has them, as behind
+// a ServeMux. It declares nothing.
 func Validate(l *limit.Limiter, rules limit.RuleSet) error { return validate(l, rules) }
 
 // Change replaces the rules of policies while the program runs, such as those of a policy file.

@@ -61,9 +61,9 @@ func inside(w http.ResponseWriter) http.ResponseWriter {
 	return *(*http.ResponseWriter)(field.Addr().UnsafePointer())
 }
 
-// Deadline returns the time at which the context of a request ends, or nine tenths of the server's
-// WriteTimeout have passed since it arrived, the server counting from its header; the zero Time for
-// none.
+// Deadline returns the time at which the context of a request that has arrived at a time ends, or
+// nine tenths of the server's WriteTimeout have passed; the zero Time for none. The server counts
+// from the header of the request, a little earlier.
 func Deadline(ctx context.Context, arrived time.Time) time.Time {
 	deadline, _ := ctx.Deadline()
 	server, ok := ctx.Value(http.ServerContextKey).(*http.Server)
