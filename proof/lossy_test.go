@@ -175,8 +175,8 @@ func cutReplicas(t *testing.T, primary *redistest.Server, replicas int) {
 
 // loseWrites makes a failover lose the last units of the first instance of each fleet,
 // while the instances that are not idle continue. It compares admissions with the
-// bounds. Failover kills the primary, and returns when clients can know the new one.
-func loseWrites(t *testing.T, round int, dial func() redis.UniversalClient, primary *redistest.Server, replicas []*redistest.Server, failover func()) {
+// bounds. Lose kills the primary, and returns when clients can know the new one.
+func loseWrites(t *testing.T, round int, dial func() redis.UniversalClient, primary *redistest.Server, replicas []*redistest.Server, lose func()) {
 	fleets := lossyFleets()
 	for i, f := range fleets {
 		f.start(t, fmt.Sprintf("lossy%d-%d", round, i), dial)
@@ -232,7 +232,7 @@ func loseWrites(t *testing.T, round int, dial func() redis.UniversalClient, prim
 			promoted.Add(1)
 		})
 	}
-	failover()
+	lose()
 	back := time.Since(killed)
 	drive(true)
 	time.Sleep(time.Until(killed.Add(lossyWindow * 3 / 2))) // of load, until the lost units would have expired

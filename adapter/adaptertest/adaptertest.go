@@ -34,6 +34,12 @@
 //
 // The tests of package echolimit have a complete one.
 //
+// The suite checks that a request is charged to every rule or to none, and to whom: addresses
+// behind proxies, users, path values, plans, hostile input; what requests meet that are refused,
+// undecided, exempt or barred, and what Observe hears; costs and settlements by status; scopes and
+// layers; waits, queues and leases, on HTTP/1.1 and HTTP/2; slowed bodies; and that invalid rules
+// panic where a route is declared.
+//
 // The suite does not check what only one framework has, and the adapter's own tests do:
 // its User, Refuse and Fail functions, which take the framework's context, its
 // Mount function, the framework's error handling, and middleware that runs before

@@ -41,10 +41,9 @@ func costs() []flow {
 		of("0", 204, "", `"global-1h";r=98;t=3600, "units";r=3;t=3600`),
 		of("3", 204, "", `"global-1h";r=97;t=3600, "units";r=0;t=3600`),
 	}, seen: []string{
-		"admitted <nil>", "refused <nil>", "refused <nil>", "refused <nil>",
-		`allowed=false rule "units": cost -1: write 0 or more`,
-		`allowed=false rule "units": cost -9223372036854775808: write 0 or more`,
-		"admitted <nil>", "admitted <nil>",
+		"admitted", "refused", "refused", "refused", "allowed=false", "allowed=false", "admitted", "admitted",
+	}, failures: []string{
+		`rule "units": cost -1: write 0 or more`, `rule "units": cost -9223372036854775808: write 0 or more`,
 	}, notices: []string{"code=" + notice.Undecided}}}
 }
 
@@ -87,7 +86,7 @@ func settlements() []flow {
 			costs(210, "90"), costs(215, "90"), costs(220, "85"), costs(250, "75"),
 			costs(209, "35"), costs(210, "25"), costs(500, "25"),
 			send("GET /", 429),
-		}, notices: []string{"code=" + notice.Unsettled + ` settled: cost -1`}},
+		}, failures: []string{`rule "units": settled: cost -1`}, notices: []string{"code=" + notice.Unsettled + ` settled: cost -1`}},
 	}
 }
 

@@ -1,7 +1,6 @@
 package adaptertest
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -21,13 +20,14 @@ import (
 
 // A flow is requests that a client sends one after the other, and what they must be answered.
 type flow struct {
-	name    string
-	store   core.Store // nil is one in memory
-	options limit.Options
-	declare func(r Router, h http.Handler) // h answers with 204, and to no other request
-	steps   []step
-	seen    []string // words of what Observe is told of each decision, in their order; nil is not checked
-	notices []string // words of the lines that are logged, in their order, unless there is a store
+	name     string
+	store    core.Store // nil is one in memory
+	options  limit.Options
+	declare  func(r Router, h http.Handler) // h answers with 204; what must not reach it expects another status
+	steps    []step
+	seen     []string // words of what Observe is told of each decision, in their order; nil is not checked
+	failures []string // words of the errors that Observe is told, in their order
+	notices  []string // words of the lines that are logged, in their order, unless there is a store
 }
 
 // A step is a request that is sent once for each status. A refusal must be a problem document.
@@ -75,14 +75,17 @@ func (s suite) flows(t *testing.T) {
 }
 
 func (s suite) flow(t *testing.T, f flow) {
-	book, seen := new(logbook.Book), new(logbook.Book)
+	book, seen, failures := new(logbook.Book), new(logbook.Book), new(logbook.Book)
 	f.options.Log, f.options.Instances = book.Log(), 1
 	f.options.Observe = func(r *http.Request, d limit.Decision, err error) {
 		var rules []string
 		for rule := range d.Rules() {
 			rules = append(rules, rule.Name)
 		}
-		assert.True(t, err == nil || errors.Is(err, limit.ErrUndecided), err)
+		if err != nil {
+			assert.ErrorIs(t, err, limit.ErrUndecided)
+			fmt.Fprintln(failures, strings.ReplaceAll(err.Error(), "\n", "; "))
+		}
 		assert.True(t, err != nil || time.Since(d.At) < time.Minute, d.At)
 		fmt.Fprintf(seen, "%s %s %s mode=%v allowed=%v %v %v %v\n",
 			r.RequestURI, d.Policy, d.Outcome(), d.Mode, d.Allowed, d.RetryAfter, rules, err)
@@ -99,11 +102,17 @@ func (s suite) flow(t *testing.T, f flow) {
 		}
 	}
 	assert.Zero(t, ran, "how much more often the handler has run than was expected")
+	requireLines(t, failures, f.failures)
 	if f.store == nil {
 		requireLines(t, book, f.notices)
 	}
-	if f.seen != nil {
-		requireLines(t, seen, f.seen)
+	if f.seen == nil {
+		return
+	}
+	lines := seen.Lines()
+	require.Len(t, lines, len(f.seen), lines)
+	for i, want := range f.seen { // whole words: the name of a policy is a part of many paths
+		assert.Subset(t, strings.Fields(lines[i]), strings.Fields(want))
 	}
 }
 

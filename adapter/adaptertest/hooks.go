@@ -116,7 +116,7 @@ func undecided() []flow {
 			},
 		}, declare: on("GET /", limit.Rules(limit.PerIP(time.Minute, 5))), steps: []step{
 			refused("GET /", "").says("Retry-After", "1", "RateLimit", "", "X-RateLimit-Limit", ""),
-		}, seen: []string{"allowed=false " + errBroken.Error()}},
+		}, seen: []string{"allowed=false"}, failures: []string{errBroken.Error()}},
 		// What each choice in Rule.OnStoreError means to clients while the store is unavailable.
 		{name: "store unavailable", store: failingStore{err: fmt.Errorf("dial tcp: i/o timeout: %w", core.ErrUnavailable)},
 			declare: func(r Router, h http.Handler) {

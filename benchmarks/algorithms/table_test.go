@@ -40,7 +40,9 @@ const (
 )
 
 // TestTable checks what docs/algorithms-table.md says of how exact the algorithms are, which is
-// the same on every run. With LIMIT_TABLE=1 it measures their costs too, and writes the file.
+// the same on every run. With LIMIT_TABLE=1 it measures their costs too, and writes the file:
+//
+//	LIMIT_TABLE=1 LIMIT_REQUIRE_REDIS=1 go test -count=1 ./benchmarks/algorithms
 func TestTable(t *testing.T) {
 	race.Skip(t)
 	var rows []row

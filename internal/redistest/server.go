@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Server is a redis-server process that ends with its test.
+// A Server is a redis-server process that ends with its test, or with Kill.
 type Server struct {
 	Addr string
 
