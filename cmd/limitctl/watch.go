@@ -146,7 +146,7 @@ func (w *watch) print(batch *feed.Batch, left omissions, now time.Time) error {
 			return err
 		}
 	}
-	if table, ok := w.to.(*watchTable); ok {
+	if table, ok := w.to.(*watchTable); ok { // only a table prints by time
 		return table.tick(now)
 	}
 	return nil

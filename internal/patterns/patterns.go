@@ -32,6 +32,9 @@ func Register(mux *http.ServeMux, pattern string, of Of) (offset int, problem st
 			problem = strings.TrimPrefix(fmt.Sprint(err), "http: ")
 			if _, why, conflict := strings.Cut(problem, "\n"); conflict { // the first line names lines of this program
 				problem = strings.Join(strings.Fields(strings.TrimSuffix(why, ".")), " ") + ": write one that is more specific"
+				if strings.HasSuffix(strings.TrimSuffix(why, "."), " as "+pattern) {
+					problem = "it stands there twice: leave one out"
+				}
 				return
 			}
 			if _, why, found := strings.Cut(problem, `": at offset `); found { // behind the pattern

@@ -58,8 +58,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// remaining returns how long the entries that a request matches still hold: limit.Never for good, 0
-// if there is none.
+// remaining returns the longest that the entries which a request matches still hold: limit.Never
+// for good, 0 if there is none.
 func (t *table) remaining(c limit.Client) time.Duration {
 	var longest time.Duration
 	hold := func(until time.Time) {

@@ -145,7 +145,7 @@ func (f *File) placed(err error) error {
 // misplaced reports errors of package limit about the policies of the file.
 func (f *File) misplaced(d *decoder, err error) {
 	for _, wrong := range ruleErrors(err) {
-		switch p := f.policy(wrong.Policy); {
+		switch p := f.find(wrong.Policy); {
 		case p == nil && wrong.Policy == "":
 			d.wrong(nil, "%s", wrong.Problem)
 		case p == nil:

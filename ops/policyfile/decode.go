@@ -86,7 +86,7 @@ func (d *decoder) tree() (root *yaml.Node) {
 	switch strings.ToLower(path.Ext(d.name)) {
 	case ".yaml", ".yml":
 		if d.text != "" && !strings.HasSuffix(d.text, "\n") {
-			d.wrongAt(len(d.text), "the last line has no line feed, so the file may be half written: end the line")
+			d.wrongAt(len(strings.TrimSuffix(d.text, "\r")), "the last line has no line feed, so the file may be half written: end the line")
 			return nil
 		}
 	case ".json": // which is YAML that ends with a bracket: see block

@@ -121,7 +121,7 @@ func (e *explanation) policy(r *http.Request) {
 		e.line("routers read this path in different ways: all of these %d policies decide", len(matches))
 	}
 	for _, m := range matches {
-		p := e.File.policy(m.Policy.(string))
+		p := e.File.find(m.Policy.(string))
 		by := &p.routes[slices.IndexFunc(p.routes, func(r route) bool { return r.pattern == m.Pattern })]
 		e.line("policy %s, by its route %s (%s)", p.name, m.Pattern, e.source.at(by.node, 0))
 		e.rules(p, withValues(e.mux, r, &m, by.values))
@@ -165,7 +165,7 @@ func (e *explanation) rules(p *policy, r *http.Request) {
 	for i, rule := range joined.Rules() {
 		name, own := joined.Origin(i)
 		if name != "" && name != of.name {
-			of, first = e.File.policy(name), i
+			of, first = e.File.find(name), i
 			e.line("  with %s:", name)
 		}
 		place := of.own.Errorf(i-first, "here")

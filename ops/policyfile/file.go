@@ -154,8 +154,8 @@ func (f *File) Policies() []Policy {
 	return policies
 }
 
-// policy returns the policy of a name, or nil.
-func (f *File) policy(name string) *policy {
+// find returns the policy of a name, or nil.
+func (f *File) find(name string) *policy {
 	if i := slices.IndexFunc(f.policies, func(p policy) bool { return p.name == name }); i >= 0 {
 		return &f.policies[i]
 	}
@@ -164,7 +164,7 @@ func (f *File) policy(name string) *policy {
 
 // named returns the set of a policy, or nil.
 func (f *File) named(name string) *limit.RuleSet {
-	if p := f.policy(name); p != nil {
+	if p := f.find(name); p != nil {
 		return &p.set
 	}
 	return nil
@@ -192,7 +192,7 @@ func (f *File) routed() map[string]bool {
 		}
 		names[p.name] = true
 		for _, other := range p.set.Others() {
-			add(f.policy(other.Name()))
+			add(f.find(other.Name()))
 		}
 	}
 	for i := range f.policies {

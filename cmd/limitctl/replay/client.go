@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"strings"
-	"unique"
 
 	"github.com/routelimit/limit/internal/clientip"
 )
@@ -36,8 +35,20 @@ func (r *run) client(address string) *client {
 	return c
 }
 
-// kept returns a text of a line such that it does not keep the line, and is in memory once.
-func kept(text string) string { return unique.Make(text).Value() }
+const maxTexts = 1 << 16
+
+// kept returns a text of a line such that it does not keep the line, and is seldom in memory twice.
+func (r *run) kept(text string) string {
+	if t, known := r.texts[text]; known {
+		return t
+	}
+	if len(r.texts) >= maxTexts {
+		clear(r.texts)
+	}
+	text = strings.Clone(text)
+	r.texts[text] = text
+	return text
+}
 
 // hash is the same in each run, so that results can be repeated.
 func hash(s string) uint64 {

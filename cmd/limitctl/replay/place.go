@@ -23,7 +23,7 @@ type place struct {
 type match struct {
 	*bound
 	pattern string            // or what stands for it
-	values  map[string]string // of the wildcards in the pattern; nil if no rule needs them
+	values  map[string]string // of the wildcards in the pattern; nil if the policy needs none
 }
 
 // places finds routes. It remembers the last ones: a request's path is the client's

@@ -53,6 +53,7 @@ type run struct {
 	notes    notes
 	presence presence
 	clients  map[string]*client // by their addresses
+	texts    map[string]string  // some that were met, by themselves
 	places   *places
 	queue    queue
 	sides    []*side // the old policies, and the new ones if there are any
@@ -76,7 +77,7 @@ func newRun(given *Options) (*run, error) {
 	if o.Reorder < -1 || o.MaxKeys < 0 || o.Top < 0 {
 		return nil, errors.New("replay: a negative number in Options: write 0 for the default")
 	}
-	r := &run{options: o, clients: make(map[string]*client), newly: newTop(o.Top), buckets: newBuckets(), presence: make(presence),
+	r := &run{options: o, clients: make(map[string]*client), texts: make(map[string]string), newly: newTop(o.Top), buckets: newBuckets(), presence: make(presence),
 		request: &http.Request{Header: make(http.Header)}}
 	r.queue = queue{late: max(0, o.Reorder), decide: r.decide}
 	old, err := newSide(&o, r)
@@ -116,7 +117,7 @@ func (r *run) read(ctx context.Context, log Source) error {
 			continue
 		}
 		e := event{time: record.Time, place: r.places.of(record),
-			user: kept(record.User), agent: kept(record.UserAgent[:min(maxText, len(record.UserAgent))]),
+			user: r.kept(record.User), agent: r.kept(record.UserAgent[:min(maxText, len(record.UserAgent))]),
 			query: strings.Clone(record.Query), fields: record.Fields}
 		if e.place.url == nil {
 			r.result.NotHTTP++

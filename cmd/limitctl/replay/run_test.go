@@ -331,16 +331,16 @@ func TestUnreplayable(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	for want, o := range map[string]*Options{
-		"no user resolver":      nil,
-		"write POST":            nil,
-		"both match some paths": {Policies: []Policy{{Routes: []string{"GET /a/{x}", "GET /{y}/b"}, Rules: limit.MustParse("1/1s global")}}},
-		"write a pattern":       {Policies: []Policy{{Routes: []string{"GET  /a {"}, Rules: limit.MustParse("1/1s global")}}},
-		"no rules":              {Policies: []Policy{{Rules: limit.Rules()}}},
-		`write "path id"`:       {Policies: []Policy{{Routes: []string{"GET /{id}"}, Rules: limit.MustParse("1/1s per path name")}}},
-		"negative number":       {MaxKeys: -1},
-		"different rules":       nil,
-		`policy "old"`:          {Policies: []Policy{{Name: "old", Routes: []string{"{"}, Rules: limit.MustParse("1/1s global")}}},
-		`route "GET /a": GET /a matches the same requests`: {Policies: []Policy{{Routes: []string{"GET /a", "GET /a"}, Rules: limit.MustParse("1/1s global")}}},
+		"no user resolver":                      nil,
+		"write POST":                            nil,
+		"both match some paths":                 {Policies: []Policy{{Routes: []string{"GET /a/{x}", "GET /{y}/b"}, Rules: limit.MustParse("1/1s global")}}},
+		"write a pattern":                       {Policies: []Policy{{Routes: []string{"GET  /a {"}, Rules: limit.MustParse("1/1s global")}}},
+		"no rules":                              {Policies: []Policy{{Rules: limit.Rules()}}},
+		`write "path id"`:                       {Policies: []Policy{{Routes: []string{"GET /{id}"}, Rules: limit.MustParse("1/1s per path name")}}},
+		"negative number":                       {MaxKeys: -1},
+		"different rules":                       nil,
+		`policy "old"`:                          {Policies: []Policy{{Name: "old", Routes: []string{"{"}, Rules: limit.MustParse("1/1s global")}}},
+		`route "GET /a": it stands there twice`: {Policies: []Policy{{Routes: []string{"GET /a", "GET /a"}, Rules: limit.MustParse("1/1s global")}}},
 	} {
 		if o == nil {
 			continue

@@ -33,6 +33,7 @@ type side struct {
 	// Of the current request.
 	event *event
 	match match
+	later bool // whether another policy decides it after this one
 	taken []core.Return
 }
 
@@ -159,10 +160,13 @@ func (s *side) matching(at *place) (matches []match) {
 		}
 	}
 	for _, of := range patterns.Append(nil, s.mux, &http.Request{Method: at.method, URL: at.url, Host: at.host}) {
-		m := match{bound: of.Policy.(*bound), pattern: of.Pattern, values: make(map[string]string)}
-		value := of.Values(s.mux)
-		for _, name := range m.bound.values {
-			m.values[name] = value(name)
+		m := match{bound: of.Policy.(*bound), pattern: of.Pattern}
+		if len(m.bound.values) > 0 {
+			m.values = make(map[string]string)
+			value := of.Values(s.mux)
+			for _, name := range m.bound.values {
+				m.values[name] = value(name)
+			}
 		}
 		matches = append(matches, m)
 	}
@@ -172,7 +176,7 @@ func (s *side) matching(at *place) (matches []match) {
 // Take implements [core.Store]. It notes what a policy takes for a request, since the refusal
 // of a later one gives it back.
 func (s *side) Take(ctx context.Context, asks []core.Ask) error {
-	if err := s.Store.Take(ctx, asks); err != nil {
+	if err := s.Store.Take(ctx, asks); err != nil || !s.later {
 		return err
 	}
 	for i := range asks {
@@ -223,7 +227,7 @@ func (s *side) decide(e *event, matches []match, r *http.Request) (o outcome) {
 	s.now, s.event, s.taken = e.time, e, s.taken[:0]
 	for i, b := range matches {
 		taken := len(s.taken)
-		s.match = b
+		s.match, s.later = b, i < len(matches)-1
 		b.Requests++
 		for _, c := range b.rules {
 			c.noteKey(e)

@@ -276,9 +276,21 @@ func decide(ctx context.Context, client *redis.Client, prefix string, charge cor
 	rules := lua.NewRules(prefix, asks)
 	keys, args := rules.Encode("", 1, [][]core.Ask{asks})
 	args = append(args, 0) // the number of the call
-	err := client.EvalSha(ctx, rules.One.SHA, keys, args...).Err()
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		err = client.Eval(ctx, rules.One.Text, keys, args...).Err()
+	run := func(script *lua.Script) ([]int64, error) {
+		reply, err := client.EvalSha(ctx, script.SHA, keys, args...).Int64Slice()
+		if redis.HasErrorPrefix(err, "NOSCRIPT") {
+			reply, err = client.Eval(ctx, script.Text, keys, args...).Int64Slice()
+		}
+		return reply[:max(0, len(reply)-1)], err
 	}
-	return err
+	reply, err := run(rules.One)
+	if err == nil && lua.Left(reply) {
+		reply, err = run(rules.Script)
+	}
+	if err != nil {
+		return err
+	}
+	var undecided error
+	err = rules.Decode(reply, [][]core.Ask{asks}, func(_ int, err error) { undecided = err })
+	return cmp.Or(err, undecided)
 }

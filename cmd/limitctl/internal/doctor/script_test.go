@@ -79,6 +79,10 @@ func TestRedisRights(t *testing.T) {
 		assert.Equal(t, Skipped, found["idle-timeout"].Verdict)
 		assert.Equal(t, OK, found["permissions"].Verdict)
 	})
+	t.Run("all but GETRANGE", func(t *testing.T) {
+		found := see(t, RedisOptions{Address: location{URL: user(t, "+@all", "-getrange")}})
+		assert.Equal(t, Skipped, found["script-latency"].Verdict, "it decides nothing")
+	})
 	for _, asks := range []string{"+acl", "-acl"} { // with the name of the user, or without
 		for _, without := range []string{"evalsha", "eval", "setrange", "set", "psetex", "mget"} {
 			t.Run(asks+" -"+without, func(t *testing.T) {

@@ -201,7 +201,7 @@ func TestTopCounts(t *testing.T) {
 	assert.Equal(t, []string{"a r u08", "a r u18"}, keysOf(ask(t, l, client, Question{At: 90, N: 7}))[5:])
 	assert.Equal(t, 41, ask(t, l, client, Question{At: 0, N: 1}).Near)
 	a = ask(t, l, client, Question{Scan: 10})
-	assert.InDelta(t, 9, a.Looked, 1, "two of the ten may be the token and the list of processes")
+	assert.InDelta(t, 9.5, a.Looked, 0.5, "one of the ten may be the token")
 	assert.True(t, a.Partial)
 	a = ask(t, open(t, client, Options{}), client, Question{})
 	assert.Equal(t, []Count{{"a", "r", 40}, {"a", "t", 1}, {"b", "s", 1}}, a.Unknown)
