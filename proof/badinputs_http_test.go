@@ -213,7 +213,7 @@ var badRequests = []badInput{
 		bytes := limit.Rules(throttle.Bandwidth(limit.Everyone, time.Second, 100_000_000))
 		for name, serve := range frameworks {
 			for _, http2 := range []bool{false, true} {
-				want, hijacks := []string{"SetReadDeadline true", "SetWriteDeadline true", "Push false", "Copy true", "Flush true"}, []string{""}
+				want, hijacks := []string{"SetReadDeadline true", "SetWriteDeadline true", "Copy true", "Flush true"}, []string{""}
 				if !http2 {
 					want, hijacks = append(want, "Hijack true"), append(hijacks, "yes")
 				}
@@ -248,8 +248,7 @@ var badRequests = []badInput{
 	}},
 }
 
-// abilities returns what else a response can do beside writing. Push is reached,
-// but no current client allows it.
+// abilities returns what else a response can do beside writing.
 func abilities(w http.ResponseWriter, hijack bool) (list []string) {
 	add := func(what string, err error) { list = append(list, fmt.Sprint(what, " ", err == nil)) }
 	control := http.NewResponseController(w)
@@ -263,11 +262,6 @@ func abilities(w http.ResponseWriter, hijack bool) (list []string) {
 	}
 	add("SetReadDeadline", control.SetReadDeadline(time.Now().Add(time.Minute)))
 	add("SetWriteDeadline", control.SetWriteDeadline(time.Now().Add(time.Minute)))
-	push := http.ErrNotSupported
-	if pusher, ok := w.(http.Pusher); ok && pusher.Push("/other", nil) == nil {
-		push = nil
-	}
-	add("Push", push)
 	_, err := io.Copy(w, strings.NewReader("text"))
 	add("Copy", err)
 	add("Flush", control.Flush())

@@ -64,7 +64,6 @@ var (
 	_ io.ReaderFrom   = (*slowWriter)(nil)
 	_ http.Flusher    = (*slowWriter)(nil)
 	_ http.Hijacker   = (*slowWriter)(nil)
-	_ http.Pusher     = (*slowWriter)(nil)
 )
 
 // Write writes p in parts, each at its slot, or returns the error of the context if that ends

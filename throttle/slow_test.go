@@ -128,7 +128,6 @@ func TestSlowController(t *testing.T) {
 		assert.NoError(t, control.SetReadDeadline(time.Now().Add(-time.Second)))
 		_, err = io.ReadAll(r.Body)
 		assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		assert.ErrorIs(t, w.(http.Pusher).Push("/", nil), http.ErrNotSupported)
 	}))
 	onBoth(t, h, func(t *testing.T, server *httptest.Server, proto string) {
 		body, write := io.Pipe()

@@ -14,7 +14,6 @@ type Full interface {
 	flusher
 	http.Hijacker
 	closeNotifier
-	http.Pusher
 }
 
 type (
@@ -41,7 +40,7 @@ type (
 // itself or by Unwrap. Handlers choose by these methods, and frameworks panic for want of
 // them: a method that only returns an error is worse than none.
 func Offer(w Full, below http.ResponseWriter) http.ResponseWriter {
-	const flushes, hijacks, notifies, pushes = 1, 2, 4, 8
+	const flushes, hijacks, notifies = 1, 2, 4
 	offered := 0
 	for b := below; b != nil; {
 		switch b.(type) {
@@ -59,9 +58,6 @@ func Offer(w Full, below http.ResponseWriter) http.ResponseWriter {
 	}
 	if _, ok := below.(closeNotifier); ok {
 		offered |= notifies
-	}
-	if _, ok := below.(http.Pusher); ok {
-		offered |= pushes
 	}
 	switch offered {
 	case flushes:
@@ -85,7 +81,7 @@ func Offer(w Full, below http.ResponseWriter) http.ResponseWriter {
 			plain
 			closeNotifier
 		}{w, w}
-	case flushes | notifies:
+	case flushes | notifies: // HTTP/2
 		return struct {
 			plain
 			flusher
@@ -104,52 +100,6 @@ func Offer(w Full, below http.ResponseWriter) http.ResponseWriter {
 			http.Hijacker
 			closeNotifier
 		}{w, w, w, w}
-	case pushes: // http.TimeoutHandler
-		return struct {
-			plain
-			http.Pusher
-		}{w, w}
-	case flushes | pushes:
-		return struct {
-			plain
-			flusher
-			http.Pusher
-		}{w, w, w}
-	case hijacks | pushes:
-		return struct {
-			plain
-			http.Hijacker
-			http.Pusher
-		}{w, w, w}
-	case flushes | hijacks | pushes:
-		return struct {
-			plain
-			flusher
-			http.Hijacker
-			http.Pusher
-		}{w, w, w, w}
-	case notifies | pushes:
-		return struct {
-			plain
-			closeNotifier
-			http.Pusher
-		}{w, w, w}
-	case flushes | notifies | pushes: // HTTP/2
-		return struct {
-			plain
-			flusher
-			closeNotifier
-			http.Pusher
-		}{w, w, w, w}
-	case hijacks | notifies | pushes:
-		return struct {
-			plain
-			http.Hijacker
-			closeNotifier
-			http.Pusher
-		}{w, w, w, w}
-	case flushes | hijacks | notifies | pushes:
-		return w
 	}
 	return struct{ plain }{w}
 }
@@ -179,14 +129,6 @@ func (w *Passthrough) Flush() { _ = w.FlushError() }
 
 // FlushError is Flush for an [http.ResponseController].
 func (w *Passthrough) FlushError() error { return w.ResponseController.Flush() }
-
-// Push implements [http.Pusher].
-func (w *Passthrough) Push(target string, options *http.PushOptions) error {
-	if pusher, ok := w.ResponseWriter.(http.Pusher); ok {
-		return pusher.Push(target, options)
-	}
-	return http.ErrNotSupported
-}
 
 // CloseNotify implements http.CloseNotifier. The channel is nil without one below.
 func (w *Passthrough) CloseNotify() <-chan bool {

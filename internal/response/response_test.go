@@ -95,7 +95,6 @@ func TestOffer(t *testing.T) {
 		F = http.Flusher
 		H = http.Hijacker
 		C = closeNotifier
-		P = http.Pusher
 	)
 	for i, below := range []http.ResponseWriter{
 		struct{ W }{}, struct {
@@ -124,53 +123,16 @@ func TestOffer(t *testing.T) {
 			F
 			H
 			C
-		}{}, struct {
-			W
-			P
-		}{}, struct {
-			W
-			F
-			P
-		}{}, struct {
-			W
-			H
-			P
-		}{}, struct {
-			W
-			F
-			H
-			P
-		}{}, struct {
-			W
-			C
-			P
-		}{}, struct {
-			W
-			F
-			C
-			P
-		}{}, struct {
-			W
-			H
-			C
-			P
-		}{}, struct {
-			W
-			F
-			H
-			C
-			P
 		}{},
 	} {
 		w := Record(below).Writer()
 		_, flushes := w.(http.Flusher)
 		_, hijacks := w.(http.Hijacker)
 		_, notifies := w.(closeNotifier)
-		_, pushes := w.(http.Pusher)
 		_, unwraps := w.(interface{ Unwrap() http.ResponseWriter })
 		_, reads := w.(io.ReaderFrom)
-		assert.Equal(t, []bool{i&1 > 0, i&2 > 0, i&4 > 0, i&8 > 0, true, true},
-			[]bool{flushes, hijacks, notifies, pushes, unwraps, reads}, i)
+		assert.Equal(t, []bool{i&1 > 0, i&2 > 0, i&4 > 0, true, true},
+			[]bool{flushes, hijacks, notifies, unwraps, reads}, i)
 	}
 
 	w := Record(Record(httptest.NewRecorder()).Writer()).Writer()
@@ -238,13 +200,11 @@ func TestNotSupported(t *testing.T) {
 	var (
 		_ http.Flusher  = w
 		_ http.Hijacker = w
-		_ http.Pusher   = w
 	)
 	hijack := func() (net.Conn, *bufio.ReadWriter, error) { return w.Hijack() }
 	_, _, err := hijack()
 	assert.ErrorIs(t, err, http.ErrNotSupported)
 	assert.ErrorIs(t, w.FlushError(), http.ErrNotSupported)
-	assert.ErrorIs(t, w.Push("/", nil), http.ErrNotSupported)
 	assert.ErrorIs(t, w.EnableFullDuplex(), http.ErrNotSupported)
 	w.Flush()
 }
