@@ -19,7 +19,7 @@ type client struct {
 	stayFrom, stayUntil int64 // of the current stay; 0 if there is none
 }
 
-const maxText = 256 // bytes of an address, an agent or a shown key that are kept
+const maxText = 256 // bytes of an address, a user, an agent or a shown key that are kept
 
 // client returns the client of an address: the same one each time, as far as the bound allows.
 func (r *run) client(address string) *client {
@@ -41,6 +41,9 @@ const maxTexts = 1 << 16
 func (r *run) kept(text string) string {
 	if t, known := r.texts[text]; known {
 		return t
+	}
+	if len(text) > maxText {
+		return strings.Clone(text)
 	}
 	if len(r.texts) >= maxTexts {
 		clear(r.texts)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -115,6 +116,10 @@ func TestFlood(t *testing.T) {
 	log := logOf(hits)
 	require.NoError(t, run.read(t.Context(), log))
 	assert.Len(t, run.clients, 100)
+	assert.NotEmpty(t, run.texts)
+	long := strings.Repeat("u", maxText+1)
+	assert.Equal(t, long, run.kept(long))
+	assert.NotContains(t, run.texts, long, "it may be as long as a line")
 	assert.LessOrEqual(t, run.suggest.size, 512)
 	assert.Len(t, run.places.routes, maxGuessed)
 	result := run.report(log)
