@@ -1,6 +1,8 @@
 package redisstore
 
 import (
+	"context"
+	"net"
 	"testing"
 	"time"
 
@@ -54,4 +56,20 @@ func TestDistanceOfCluster(t *testing.T) {
 	distant.answered.Store(ticks() - int64(time.Minute))
 	store.measured(near, time.Millisecond)
 	require.Equal(t, defaultTimeout, store.timeout())
+}
+
+// TestDistantIsAskedApart has a server hang. The question of a second, how far away it is, does not
+// stand where checks wait for each other.
+func TestDistantIsAskedApart(t *testing.T) {
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}))
+	s := New(client, nil)
+	redistest.Await(t, 20*time.Second, "the question", func() bool {
+		_, err := core.Take(t.Context(), s, []core.Charge{{Policy: "p", Rule: "r", Key: "k", Quota: core.Quota{Limit: 3, Window: 1_000_000}, Cost: 1}})
+		require.ErrorIs(t, err, core.ErrUnavailable)
+		known, _ := s.knownServerOf("")
+		return known.reaching.Load() != nil
+	})
 }
