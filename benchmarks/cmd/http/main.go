@@ -51,14 +51,17 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"http.ServeMux", []server{
-			{"no limit", muxWith()},
+			{"no limit", netHTTP(limit.RuleSet{})},
 			{"a value in the context", muxWith(withValue)},
 			{"limit, 2 rules", netHTTP(twoRules)},
 			{"limit, 2 rules, refused", netHTTP(refusing)},
+			{"limit, 2 rules in 2 sets", twoSets(limit.PerIP(10*time.Millisecond, 20_000))},
 			{"limit, 2 rules in 2 sets, refused by the inner one", twoSets(limit.PerIP(time.Hour, 1))},
+			{"limit, 2 rules, no headers", muxWith(limit.New(nil, &limit.Options{Headers: limit.NoHeaders}).Limit(twoRules))},
 			{"ulule, 2 middlewares", muxWith(ululeHTTP(admits), ululeHTTP(admits))},
 			{"ulule, 2 middlewares, refused", muxWith(ululeHTTP(refuses), ululeHTTP(admits))},
 			{"httprate, 2 middlewares", muxWith(httprate.LimitBy(20_000, 10*time.Millisecond, byAddress), httprate.LimitBy(20_000, 10*time.Millisecond, httprate.Key("*")))},
+			{"httprate, 2 middlewares, refused", muxWith(httprate.LimitBy(1, time.Hour, byAddress), httprate.LimitBy(20_000, 10*time.Millisecond, httprate.Key("*")))},
 		}},
 		{"Gin", []server{
 			{"no limit", ginWith()},
@@ -116,7 +119,12 @@ type server struct {
 	handler http.Handler
 }
 
-func netHTTP(rules limit.RuleSet) http.Handler { return muxWith(limit.New(nil, nil).Limit(rules)) }
+func netHTTP(rules limit.RuleSet) http.Handler {
+	if len(rules.Rules()) == 0 {
+		return muxWith()
+	}
+	return muxWith(limit.New(nil, nil).Limit(rules))
+}
 
 // twoSets has one rule for all requests around one for each address.
 func twoSets(inner limit.Rule) http.Handler {

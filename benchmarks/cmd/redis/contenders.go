@@ -2,16 +2,18 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	mathrand "math/rand/v2"
-	"os"
+	"errors"
+	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/benchmarks/internal/stats"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/redisstore"
 )
 
@@ -21,10 +23,16 @@ type twoRules struct {
 	each, together int64
 }
 
-func (r twoRules) rates() []redis_rate.Limit {
-	return []redis_rate.Limit{
-		{Rate: int(r.each), Burst: int(r.each), Period: r.window},
-		{Rate: int(r.together), Burst: int(r.together), Period: r.window},
+func (r twoRules) rates() (each, together redis_rate.Limit) {
+	return redis_rate.Limit{Rate: int(r.each), Burst: int(r.each), Period: r.window},
+		redis_rate.Limit{Rate: int(r.together), Burst: int(r.together), Period: r.window}
+}
+
+// charges returns what one request takes. The first charge still lacks its key.
+func (r twoRules) charges() []core.Charge {
+	return []core.Charge{
+		{Policy: "bench", Rule: "ip", Cost: 1, Quota: core.Quota{Limit: r.each, Window: r.window.Microseconds()}},
+		{Policy: "bench", Rule: "global", Cost: 1, Quota: core.Quota{Limit: r.together, Window: r.window.Microseconds()}},
 	}
 }
 
@@ -35,16 +43,17 @@ func (r twoRules) rules() limit.RuleSet {
 		limit.Rule{Name: "global", Key: limit.Everyone, Limit: r.together, Window: r.window})
 }
 
-// anyOf returns a function that draws one of the names.
-func anyOf(names []string) func() string {
-	return func() string { return names[mathrand.IntN(len(names))] }
+// anyOf returns a function that draws one of n addresses.
+func anyOf(n int) func() string {
+	names := stats.Addresses(n)
+	return func() string { return names[rand.IntN(n)] }
 }
 
 // alike returns a new for callers that need no memory of their own.
-func alike(make func(*redis.Client) decide) func(*redis.Client) func() decide {
-	return func(client *redis.Client) func() decide {
+func alike(make func(*redis.Client) decide) func(*redis.Client) (func() decide, func()) {
+	return func(client *redis.Client) (func() decide, func()) {
 		decides := make(client)
-		return func() decide { return decides }
+		return func() decide { return decides }, nil
 	}
 }
 
@@ -65,42 +74,45 @@ func redisRate(name string, limits ...redis_rate.Limit) contender {
 	})}
 }
 
-// zsetOf decides by the sliding log as it is usually written, in sorted sets.
-func zsetOf(rules twoRules) (contender, error) {
-	text, err := os.ReadFile("../stores/redisstore/testdata/zset.lua")
-	script, us := redis.NewScript(string(text)), rules.window.Microseconds()
-	return contender{zset, alike(func(client *redis.Client) decide {
-		return func(ctx context.Context, key string) (bool, error) {
-			member := (rand.Text() + rand.Text())[:36] // as long as a UUID
-			reply, err := script.Run(ctx, client, []string{"zset:{bench}:ip:" + key, "zset:{bench}:global"},
-				"", 1, member, 1, rules.each, us, 1, rules.together, us).Int64Slice()
-			return err == nil && reply[1] == 1, err
-		}
-	})}, err
-}
+// nothing calls a script that does nothing for each decision: no script costs less.
+var nothing = contender{"EVALSHA `return 1`", alike(func(client *redis.Client) decide {
+	script := redis.NewScript("return 1")
+	return func(ctx context.Context, key string) (bool, error) {
+		n, err := script.Run(ctx, client, []string{key}).Int64()
+		return n == 1, err
+	}
+})}
 
 func onRedis(client *redis.Client) core.Store {
 	return redisstore.New(client, &redisstore.Options{Timeout: patience})
 }
 
-// storeOf takes a charge of each key from a redisstore with another store around it.
-func storeOf(name string, charge core.Charge, around func(core.Store) core.Store) contender {
-	return contender{name, func(client *redis.Client) func() decide {
-		store := around(onRedis(client))
+// storeOf takes charges, of which the first has the key, from a redisstore with another
+// store around it, or from the redisstore if around is nil.
+func storeOf(name string, charges []core.Charge, around func(core.Store) core.Store) contender {
+	return contender{name, func(client *redis.Client) (func() decide, func()) {
+		store, end := onRedis(client), func() {}
+		if around != nil {
+			store = around(store)
+		}
+		if s, ok := store.(interface{ Close(context.Context) error }); ok {
+			end = func() { _ = s.Close(context.Background()) }
+		}
 		return func() decide {
-			asks := []core.Ask{{Charges: []core.Charge{charge}}}
+			mine := slices.Clone(charges)
+			asks := []core.Ask{{Charges: mine}}
 			return func(ctx context.Context, key string) (bool, error) {
-				asks[0].Charges[0].Key = key
+				mine[0].Key = key
 				err := store.Take(ctx, asks)
 				return asks[0].Decision.Allowed, err
 			}
-		}
+		}, end
 	}}
 }
 
 // policyOf decides as a program does, by a policy of limit.New.
 func policyOf(name string, rules limit.RuleSet, options *limit.Options, on func(*redis.Client) core.Store) contender {
-	return contender{name, func(client *redis.Client) func() decide {
+	return contender{name, func(client *redis.Client) (func() decide, func()) {
 		policy, err := limit.New(on(client), options).Policy(rules)
 		if err != nil {
 			panic(err)
@@ -112,6 +124,30 @@ func policyOf(name string, rules limit.RuleSet, options *limit.Options, on func(
 				d, err := policy.Take(ctx, limit.Request{Keys: values})
 				return d.Allowed, err
 			}
-		}
+		}, nil
+	}}
+}
+
+// plain calls the script of the store for a lone decision each time, without batches: the
+// lower bound for a single caller.
+func plain(name string, two twoRules) contender {
+	return contender{name, func(client *redis.Client) (func() decide, func()) {
+		rules := lua.NewRules("plain", []core.Ask{{Charges: two.charges()}})
+		script := redis.NewScript(rules.One.Text)
+		return func() decide {
+			asks := []core.Ask{{Charges: two.charges()}}
+			one := [][]core.Ask{asks}
+			return func(ctx context.Context, key string) (bool, error) {
+				asks[0].Charges[0].Key = key
+				keys, args := rules.Encode("", 1, one)
+				reply, err := script.Run(ctx, client, keys, args...).Int64Slice()
+				if err != nil {
+					return false, err
+				}
+				var failed error
+				err = rules.Decode(reply, one, func(_ int, err error) { failed = err })
+				return asks[0].Decision.Allowed, errors.Join(err, failed)
+			}
+		}, nil
 	}}
 }

@@ -26,16 +26,17 @@ type contest struct {
 	client *redis.Client
 	rounds int
 	lasts  time.Duration // of one contender in one round
+	limit  int64         // of each key in the contest admitted
 }
 
 // A decide takes one decision for a key and reports whether it was admitted.
 type decide func(ctx context.Context, key string) (bool, error)
 
-// A contender is one way to decide. Its new returns a function that starts a caller. What
-// callers share is made outside start.
+// A contender is one way to decide. Its new returns a function that starts a caller, and
+// one that ends the contender, or nil. What callers share is made outside start.
 type contender struct {
 	name string
-	new  func(*redis.Client) (start func() decide)
+	new  func(*redis.Client) (start func() decide, end func())
 }
 
 // A load is what callers ask for.
@@ -54,6 +55,7 @@ type cell struct {
 	calls     float64 // of scripts, for a decision
 	redis     float64 // µs of processor time of the server, for a decision
 	client    float64 // µs of processor time of this process, for a decision
+	allocs    float64 // of this process, for a decision
 	pause     float64 // ms; the longest of the garbage collector was no longer
 	times     histogram.Histogram
 }
@@ -148,7 +150,10 @@ func wait(due time.Time) time.Time {
 }
 
 func (t contest) measure(ctx context.Context, c contender, l load) (cell, error) {
-	start := c.new(t.client)
+	start, end := c.new(t.client)
+	if end != nil {
+		defer end()
+	}
 	callers := make([]caller, l.callers)
 	var phase atomic.Int32
 	var done sync.WaitGroup
@@ -172,6 +177,7 @@ func (t contest) measure(ctx context.Context, c contender, l load) (cell, error)
 		calls:     (after.calls - before.calls) / decided,
 		redis:     (after.redis - before.redis) / decided * 1e6,
 		client:    (after.client - before.client) / decided * 1e6,
+		allocs:    (after.allocs - before.allocs) / decided,
 	}
 	for i, count := range after.pauses.Counts {
 		if count > before.pauses.Counts[i] {
@@ -189,9 +195,9 @@ func (t contest) measure(ctx context.Context, c contender, l load) (cell, error)
 
 // usage is the total up to a time; redis and client are processor time in seconds.
 type usage struct {
-	at                                      time.Time
-	redis, client, calls, decided, admitted float64
-	pauses                                  *metrics.Float64Histogram
+	at                                              time.Time
+	redis, client, calls, allocs, decided, admitted float64
+	pauses                                          *metrics.Float64Histogram
 }
 
 func (t contest) usage(ctx context.Context, callers []caller) (u usage, err error) {
@@ -206,9 +212,10 @@ func (t contest) usage(ctx context.Context, callers []caller) (u usage, err erro
 	u.client = client.Seconds()
 	u.redis = number(info.Item("CPU", "used_cpu_sys")) + number(info.Item("CPU", "used_cpu_user"))
 	u.calls = number(strings.TrimPrefix(info.Item("Commandstats", "cmdstat_evalsha"), "calls="))
-	pauses := []metrics.Sample{{Name: "/sched/pauses/total/gc:seconds"}}
-	metrics.Read(pauses)
-	u.pauses = pauses[0].Value.Float64Histogram()
+	runs := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}, {Name: "/gc/heap/tiny/allocs:objects"},
+		{Name: "/sched/pauses/total/gc:seconds"}}
+	metrics.Read(runs)
+	u.allocs, u.pauses = float64(runs[0].Value.Uint64()+runs[1].Value.Uint64()), runs[2].Value.Float64Histogram()
 	for i := range callers {
 		u.decided += float64(callers[i].decided.Load())
 		u.admitted += float64(callers[i].admitted.Load())

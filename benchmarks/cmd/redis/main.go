@@ -37,6 +37,7 @@ func main() {
 	var t contest
 	flag.IntVar(&t.rounds, "rounds", 5, "how often each contender runs; a steady load has one round")
 	flag.DurationVar(&t.lasts, "time", time.Second, "how long each cell is measured")
+	flag.Int64Var(&t.limit, "limit", 100, "the limit of each key in the contest admitted")
 	pin := flag.Bool("pin", false, "keep Redis on core 0 and the client on core 1, with taskset")
 	flag.Parse()
 	run := contests[flag.Arg(0)]

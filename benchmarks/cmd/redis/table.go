@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/routelimit/limit/benchmarks/internal/stats"
@@ -31,29 +32,35 @@ type column struct {
 	to            string // the other contender
 }
 
-func perSecond(c cell) float64 { return c.perSecond / 1000 }
-func redisCPU(c cell) float64  { return c.redis }
+// The values of several tables.
+func perSecond(c cell) float64     { return c.perSecond / 1000 }
+func redisCPU(c cell) float64      { return c.redis }
+func clientCPU(c cell) float64     { return c.client }
+func calls(c cell) float64         { return c.calls }
+func allocs(c cell) float64        { return c.allocs }
+func pause(c cell) float64         { return c.pause }
+func admittedShare(c cell) float64 { return 100 * c.admitted / c.perSecond }
 
-func writeHead(titles ...string) {
-	fmt.Printf("\n| %s |\n|%s\n", strings.Join(titles, " | "), strings.Repeat("---|", len(titles)))
+func writeHead(w io.Writer, titles ...string) {
+	fmt.Fprintf(w, "\n| %s |\n|%s\n", strings.Join(titles, " | "), strings.Repeat("---|", len(titles)))
 }
 
 // write writes a table in Markdown with a row for each contender.
-func (r results) write(contenders []contender, columns ...column) {
+func (r results) write(w io.Writer, contenders []contender, columns ...column) {
 	titles := []string{""}
 	for _, c := range columns {
 		titles = append(titles, c.title)
 	}
-	writeHead(titles...)
+	writeHead(w, titles...)
 	for _, row := range contenders {
-		fmt.Printf("| %s |", row.name)
+		fmt.Fprintf(w, "| %s |", row.name)
 		for _, c := range columns {
 			values := r.of(row.name, c.value)
 			if c.to != "" {
 				values = r.ratios(row.name, c.to, c.value)
 			}
-			fmt.Printf(" %s |", stats.Spread(c.format, values))
+			fmt.Fprintf(w, " %s |", stats.Spread(c.format, values))
 		}
-		fmt.Println()
+		fmt.Fprintln(w)
 	}
 }
