@@ -15,7 +15,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -168,10 +167,8 @@ func cell(start caller, callers int, keys []string, lasts time.Duration) (ns, ad
 // addresses returns n different keys in an order in which neighbors have nothing in
 // common, so that no contender profits from the order in which keys were stored.
 func addresses(n int) []string {
-	keys := make([]string, n)
-	for i, a := range rand.New(rand.NewPCG(1, 1)).Perm(n) {
-		keys[i] = "10." + strconv.Itoa(a>>16) + "." + strconv.Itoa(a>>8&255) + "." + strconv.Itoa(a&255)
-	}
+	keys := stats.Addresses(n)
+	rand.New(rand.NewPCG(1, 1)).Shuffle(n, func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 	return keys
 }
 
