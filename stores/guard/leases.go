@@ -81,7 +81,8 @@ const (
 // Unreleased are leases that the store may hold and no request does: of a Release without an
 // answer, and of a Take without an answer, if the request was not admitted. They would hold their
 // slots for a Window. So they are released once the store answers again, those of one policy
-// together. Their timer is not that of the debts, which need not be on a server that stays away.
+// together. They have a timer of their own, so that a server that stays away does not hold up the
+// debts to others.
 type unreleased struct {
 	list  []leases // oldest first; debts.mu
 	armed bool     // their timer is set, or works; debts.mu

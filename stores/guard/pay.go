@@ -322,8 +322,8 @@ func (c *call) payFirst() error {
 	}
 }
 
-// workEvery is how many µs there are, at least, between works of the timer, and up to as many
-// more at random.
+// workEvery is the least time in µs from one run of a timer, of payments or of releases, to the
+// next. Up to as much is added at random.
 const workEvery = 25_000
 
 // startTimer sets the timer if it is not set. The caller has locked the debts.
@@ -342,7 +342,7 @@ func (s *Store) setTimer(in int64) {
 	}
 }
 
-// work does what is due, and sets the timer again.
+// work makes payments, and sets the timer again.
 func (s *Store) work() {
 	in := s.payNext()
 	s.debts.mu.Lock()

@@ -37,7 +37,8 @@ func (r *run) client(address string) *client {
 
 const maxTexts = 1 << 16
 
-// kept returns a text of a line such that it does not keep the line, and is seldom in memory twice.
+// kept returns a copy of a text, which does not hold its whole line in memory. Equal texts share one
+// copy as far as the bound allows.
 func (r *run) kept(text string) string {
 	if t, known := r.texts[text]; known {
 		return t
