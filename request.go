@@ -81,7 +81,7 @@ func (p *version) check(r *Request) error {
 
 // checkHold returns what is wrong with the Hold and the ID of a request.
 func (p *version) checkHold(r *Request) error {
-	problem := ""
+	var problem string
 	switch micros := r.Hold.Microseconds(); {
 	case r.Hold == 0 && r.ID == "":
 		return nil

@@ -165,14 +165,14 @@ func (p *part) take(ctx context.Context, charges []core.Charge) (core.Decision, 
 func (s *Store) undo(ctx context.Context, groups []group, decisions []core.Decision, refresh bool) error {
 	unending := context.WithoutCancel(ctx)
 	strikes := refresh && struck(groups, decisions)
-	undo := func(i int, g *group) error {
+	undo := func(i int, g *group) error { //nolint:unparam // each asks for one
 		d := &decisions[i]
 		if !d.Allowed { // after an error, d is the zero decision
 			return nil
 		}
 		if err := core.Undo(unending, g.part, g.charges, d); err != nil {
 			s.unreturned.Add(1)
-			return nil
+			return nil //nolint:nilerr // what could not be returned stays taken
 		}
 		taken := slices.ContainsFunc(g.charges, func(c core.Charge) bool { return c.Cost > 0 })
 		if refresh && (taken || strikes) {

@@ -106,7 +106,7 @@ func leasesOfAKey(t *testing.T, h Harness) {
 		held[i] = c.ID <= 64
 	}
 	h.SetTime(starts[0] + 500*ms)
-	renew(t, h, append(held, held...), append(charges, charges...)...)
+	renew(t, h, slices.Repeat(held, 2), slices.Repeat(charges, 2)...)
 	look(sec, "k", 32)
 	look(sec, "l", 64)
 	release(t, h, append(charges[:32], charges[:5]...)...)
