@@ -64,10 +64,10 @@ type Options struct {
 	// charges no rule and does not call the store. Nil bars no client.
 	Bar func(Client) time.Duration
 
-	// Refuse answers a refused request, after the headers are set. A function that does
-	// not call WriteHeader answers with 429, with 403 if the client is barred, or with 503
-	// during an outage. Nil means that status with a problem details document (RFC 9457).
-	// Adapters have a Refuse of their own, in the form of their framework.
+	// Refuse answers a refused request, after the headers are set. Without WriteHeader, the
+	// status is 429, 403 if the client is barred, or 503 during an outage, and a body that
+	// begins with { is JSON unless a Content-Type is set. Nil means a problem details document
+	// (RFC 9457). Adapters have a Refuse of their own, in the form of their framework.
 	Refuse func(http.ResponseWriter, *http.Request, Decision)
 
 	// Fail answers a request that could not be decided, as Refuse does, with 503. The error

@@ -14,7 +14,6 @@ func Example_headers() {
 	limiter := limit.New(nil, &limit.Options{
 		Headers: limit.Draft11 | limit.XRateLimit,
 		Refuse: func(w http.ResponseWriter, _ *http.Request, d limit.Decision) {
-			w.Header().Set("Content-Type", "application/json")
 			var refused []string
 			for rule := range d.Rules() {
 				if rule.Refused {

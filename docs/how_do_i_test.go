@@ -37,7 +37,7 @@ func Example_howDoIOptions() {
 		// find the client behind a proxy
 		Proxies: limit.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.5/32")}},
 
-		// answer with a text of your own; for JSON, set Content-Type first
+		// answer with a text of your own; one that begins with { is JSON
 		Refuse: func(w http.ResponseWriter, _ *http.Request, _ limit.Decision) { fmt.Fprintln(w, "too many requests") },
 
 		// log refusals

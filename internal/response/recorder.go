@@ -15,8 +15,7 @@ import (
 func Record(w http.ResponseWriter) *Recorder { return &Recorder{Passthrough: Pass(w)} }
 
 // A Recorder remembers the status of a response, and calls functions once it has begun. Handlers
-// get its Writer. It is safe for concurrent use, as far as the writer below it is: a middleware may
-// answer while a late handler still runs.
+// get its Writer. It is as safe for concurrent use as the writer below it: a late handler may run.
 type Recorder struct {
 	Passthrough
 	preset int         // that of a response that begins without WriteHeader; 0 means 200
@@ -59,10 +58,9 @@ func (w *Recorder) Answered(status int) {
 }
 
 // AnsweredAtEnd is [Recorder.Answered] for a response that nothing has written when its request
-// ends. The context of a server ends with the request, but two others say nothing about that end,
-// and then only what is written counts: one that has ended because the client disconnected, and one
-// with a deadline, which ends with the middleware that made it. Contexts without a server, such as
-// those of tests, do not end.
+// ends, which ends the context of its server. With two contexts, only what is written counts: one
+// that has ended because the client disconnected, and one with a deadline, which ends with the
+// middleware that made it. Contexts without a server, such as those of tests, do not end.
 func (w *Recorder) AnsweredAtEnd(ctx context.Context, status int) {
 	if ctx.Value(http.ServerContextKey) == nil {
 		w.Answered(status)
@@ -106,10 +104,12 @@ func (w *Recorder) Begin() {
 }
 
 // beforeBody begins a response that writes its body first. Without a preset status, that is left to
-// the writer below, which may look at the body for a Content-Type.
-func (w *Recorder) beforeBody() {
+// the writer below, which may look at the body for a Content-Type, but does not know JSON.
+func (w *Recorder) beforeBody(object bool) {
 	if w.preset == 0 {
 		w.begin(http.StatusOK)
+	} else if _, typed := w.Header()["Content-Type"]; object && !typed && w.preset >= 400 && w.Status() == 0 {
+		w.Header().Set("Content-Type", "application/json")
 	}
 	w.Begin()
 }
@@ -125,21 +125,21 @@ func (w *Recorder) WriteHeader(status int) {
 
 func (w *Recorder) Write(p []byte) (int, error) {
 	defer w.call()
-	w.beforeBody()
+	w.beforeBody(len(p) > 0 && p[0] == '{')
 	return w.ResponseWriter.Write(p)
 }
 
 // WriteString implements [io.StringWriter].
 func (w *Recorder) WriteString(s string) (int, error) {
 	defer w.call()
-	w.beforeBody()
+	w.beforeBody(len(s) > 0 && s[0] == '{')
 	return io.WriteString(w.ResponseWriter, s)
 }
 
 // ReadFrom implements [io.ReaderFrom], so that files still go by sendfile.
 func (w *Recorder) ReadFrom(r io.Reader) (int64, error) {
 	defer w.call()
-	w.beforeBody()
+	w.beforeBody(false)
 	return io.Copy(w.ResponseWriter, r)
 }
 

@@ -105,7 +105,7 @@ func Offer(w Full, below http.ResponseWriter) http.ResponseWriter {
 }
 
 // WithDefault calls answer with a writer that begins a response with a status unless answer calls
-// WriteHeader.
+// WriteHeader. If it is an error, a body that begins with { is JSON unless a Content-Type is set.
 func WithDefault(w http.ResponseWriter, status int, answer func(http.ResponseWriter)) {
 	r := Record(w)
 	r.SetStatus(status)

@@ -2,6 +2,7 @@ package response
 
 import (
 	"bufio"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -39,17 +40,30 @@ func TestStatus(t *testing.T) {
 // TestWithDefault checks what a client receives whether or not a function begins
 // the response itself.
 func TestWithDefault(t *testing.T) {
+	const text, object = "text/plain; charset=utf-8", "application/json"
 	for name, test := range map[string]struct {
 		answer func(http.ResponseWriter)
 		want   int
 		body   string
+		of     string // Content-Type
 	}{
-		"nothing":       {func(http.ResponseWriter) {}, 429, ""},
-		"a body":        {func(w http.ResponseWriter) { io.WriteString(w, "later") }, 429, "later"},
-		"a status":      {func(w http.ResponseWriter) { w.WriteHeader(303) }, 303, ""},
-		"both":          {func(w http.ResponseWriter) { w.WriteHeader(503); io.WriteString(w, "later") }, 503, "later"},
-		"a flush":       {func(w http.ResponseWriter) { w.(http.Flusher).Flush() }, 429, ""},
-		"informational": {func(w http.ResponseWriter) { w.WriteHeader(103) }, 429, ""},
+		"nothing":        {func(http.ResponseWriter) {}, 429, "", ""},
+		"a body":         {func(w http.ResponseWriter) { io.WriteString(w, "later") }, 429, "later", text},
+		"a status":       {func(w http.ResponseWriter) { w.WriteHeader(303) }, 303, "", ""},
+		"both":           {func(w http.ResponseWriter) { w.WriteHeader(503); io.WriteString(w, "later") }, 503, "later", text},
+		"a flush":        {func(w http.ResponseWriter) { w.(http.Flusher).Flush() }, 429, "", ""},
+		"informational":  {func(w http.ResponseWriter) { w.WriteHeader(103) }, 429, "", ""},
+		"encoded":        {func(w http.ResponseWriter) { json.NewEncoder(w).Encode(map[string]int{"a": 1}) }, 429, "{\"a\":1}\n", object},
+		"an object":      {func(w http.ResponseWriter) { io.WriteString(w, `{"a":1}`) }, 429, `{"a":1}`, object},
+		"an array":       {func(w http.ResponseWriter) { io.WriteString(w, "[later]") }, 429, "[later]", text},
+		"in parts":       {func(w http.ResponseWriter) { io.WriteString(w, "a "); io.WriteString(w, "{}") }, 429, "a {}", text},
+		"empty first":    {func(w http.ResponseWriter) { io.WriteString(w, ""); w.Write(nil) }, 429, "", ""},
+		"another status": {func(w http.ResponseWriter) { w.WriteHeader(503); io.WriteString(w, "{}") }, 503, "{}", text},
+		"typed": {func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "application/problem+json")
+			io.WriteString(w, "{}")
+		}, 429, "{}", "application/problem+json"},
+		"untyped": {func(w http.ResponseWriter) { w.Header()["Content-Type"] = nil; io.WriteString(w, "{}") }, 429, "{}", ""},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			WithDefault(w, http.StatusTooManyRequests, test.answer)
@@ -62,7 +76,15 @@ func TestWithDefault(t *testing.T) {
 		server.Close()
 		assert.Equal(t, test.want, response.StatusCode, name)
 		assert.Equal(t, test.body, string(body), name)
+		assert.Equal(t, test.of, response.Header.Get("Content-Type"), name)
 	}
+}
+
+// TestFallbackIsNotTyped checks that a degraded response with JSON gets no Content-Type, as from net/http.
+func TestFallbackIsNotTyped(t *testing.T) {
+	w := httptest.NewRecorder()
+	WithDefault(w, http.StatusOK, func(w http.ResponseWriter) { io.WriteString(w, "{}") })
+	assert.Empty(t, w.Result().Header.Get("Content-Type"))
 }
 
 func TestHijack(t *testing.T) {
