@@ -188,9 +188,9 @@ func TestMisreadAttributes(t *testing.T) {
 		percentage   = "the percentage of keys, 1 to 99, after enforced"
 	)
 	for _, test := range []misread{
-		{"5/1s per ip token", 12, "token", wanted(true) + ": did you mean token-bucket?"},
-		{"5/1s per ip queue Burst 5", 18, "Burst", wanted(false, append(others, "aligned", "zone", "cells", "missing", "empty")...) + ": did you mean burst?"},
-		{"5/1s per ip distinct query a hiden", 29, "hiden", wanted(true, append(others, "aligned", "zone", "cells", "burst", "missing", "empty", "wait")...) + ": did you mean hidden?"},
+		{"5/1s per ip token", 12, "token", "token-bucket, or else " + wanted(true)},
+		{"5/1s per ip queue Burst 5", 18, "Burst", "burst, or else " + wanted(false, append(others, "aligned", "zone", "cells", "missing", "empty")...)},
+		{"5/1s per ip distinct query a hiden", 29, "hiden", "hidden, or else " + wanted(true, append(others, "aligned", "zone", "cells", "burst", "missing", "empty", "wait")...)},
 		{"5/1s per ip hidden attempts hiden", 28, "hiden", wanted(false, "hidden", "attempts")},
 		{"5/1s per ip burst", 17, "", afterBurst},
 		{"5/1s per ip burst;", 17, ";", afterBurst},

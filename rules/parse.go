@@ -371,8 +371,8 @@ func (d *draft) wants(found string) string {
 	if d.keyed {
 		want = `"and" or "or" and another key, ` + want
 	}
-	if word := grammar.Nearest(found, words); word != "" {
-		want += ": did you mean " + word + "?"
+	if word := grammar.Nearest(found, words); word != "" { // first, before the long list
+		want = word + ", or else " + want
 	}
 	return want
 }

@@ -187,7 +187,7 @@ func TestBanErrors(t *testing.T) {
 		"10.0.0.1\n":        "access: column 9: byte 0x0a is not text",
 		"user":              "access: column 5: a user is missing",
 		"10.0.0.1 10.0.0.2": "access: column 10: more than one entry",
-		"bob":               "access: column 1: not an entry: write a prefix such as 10.0.0.0/8, an address, or user or agent\n",
+		"bob":               "access: column 1: not an entry: write a prefix such as 10.0.0.0/8, an address, or user NAME or agent TEXT\n",
 	} {
 		assert.ErrorContains(t, i.bans.Ban(t.Context(), entry, time.Hour, "ann", ""), want)
 		_, err := i.bans.Unban(t.Context(), entry, "ann")

@@ -31,7 +31,7 @@ const (
 	byAgent
 )
 
-var errNoEntry = errors.New("access: no entry: write a prefix such as 10.0.0.0/8, an address, user or agent")
+var errNoEntry = errors.New("access: no entry: write a prefix such as 10.0.0.0/8, an address, user NAME or agent TEXT")
 
 // ParseEntry reads an entry in the form of a line of a list. The error is a [*ParseError],
 // or says that there is only a comment.
@@ -120,7 +120,7 @@ func parsePrefix(text string) (p netip.Prefix, problem string) {
 		case err != nil && strings.ContainsAny(text, ".:") && strings.Contains(text, "/"):
 			return p, "not a prefix: write one such as 10.0.0.0/8 or 2001:db8:1:2::/64"
 		case err != nil:
-			return p, "not an entry: write a prefix such as 10.0.0.0/8, an address, or user or agent"
+			return p, "not an entry: write a prefix such as 10.0.0.0/8, an address, or user NAME or agent TEXT"
 		case ip.Zone() != "":
 			return p, "an address has no zone here: write " + ip.WithZone("").String()
 		}

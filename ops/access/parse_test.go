@@ -17,7 +17,7 @@ import (
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"10.0.0.0/33":           "line 1, column 1: not a prefix: write one such as 10.0.0.0/8 or 2001:db8:1:2::/64\n\t10.0.0.0/33\n\t^",
-		"\n  badbot":            "line 2, column 3: not an entry: write a prefix such as 10.0.0.0/8, an address, or user or agent\n\t  badbot\n\t  ^",
+		"\n  badbot":            "line 2, column 3: not an entry: write a prefix such as 10.0.0.0/8, an address, or user NAME or agent TEXT\n\t  badbot\n\t  ^",
 		"10.0.0.1/8":            "line 1, column 1: the address has bits outside the prefix: write 10.0.0.0/8, or 10.0.0.1 alone\n\t10.0.0.1/8\n\t^",
 		"fe80::1%eth0":          "line 1, column 1: an address has no zone here: write fe80::1\n\tfe80::1%eth0\n\t^",
 		"0.0.0.0/0":             "line 1, column 1: matches every client: write the prefixes of those that you mean\n\t0.0.0.0/0\n\t^",
