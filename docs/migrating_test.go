@@ -144,6 +144,7 @@ func Example_migratingOptions() {
 		{Key: limit.ByIP, Limit: 100, Window: time.Minute, Settle: rules.SettleBy("served", served)},
 		{Key: limit.ByIP, Limit: 10, Window: time.Second, Algorithm: limit.TokenBucket{Burst: 50}},
 		{Key: limit.ByIP, Limit: 10, Window: time.Second, Algorithm: limit.TokenBucket{Burst: 50, Missing: 50}},
+		{Key: limit.ByIP, Limit: 1, Window: time.Second, Algorithm: limit.TokenBucket{Burst: 20}},
 		{Key: limit.ByIP, Limit: 100, Window: time.Hour, Algorithm: limit.FixedWindow{}},
 		{Key: limit.ByIP, Limit: 100, Window: time.Hour, Algorithm: limit.FixedWindow{Aligned: true}},
 	} {
@@ -168,7 +169,7 @@ func Example_migratingOptions() {
 	d, err = calls.Peek(ctx, limit.Request{Keys: alice})
 	fmt.Println(d.Allowed, err)
 	// Output:
-	// 200 200 200 200 200 200 200 429 200 200 true <nil>
+	// 200 200 200 200 200 200 200 429 200 200 200 true <nil>
 	// true <nil>
 }
 
@@ -177,17 +178,25 @@ func Example_migratingBodies() {
 	limiter := limit.New(nil, nil)
 	slow := http.NewServeMux()
 	slow.Handle("GET /", limiter.Limit(limit.MustParse("100/1m per ip message \"Slow down.\""))(http.HandlerFunc(ok)))
+	objects := http.NewServeMux()
+	answer := func(w http.ResponseWriter, _ *http.Request, _ limit.Decision) { fmt.Fprint(w, `{"error":"too many"}`) }
+	objects.Handle("GET /", limit.New(nil, &limit.Options{Refuse: answer}).
+		Limit(limit.Rules(limit.PerIP(time.Minute, 100)))(http.HandlerFunc(ok)))
 	router, rl := gin.New(), ginlimit.New(limiter)
 	rl.Refuse = func(c *gin.Context, _ limit.Decision) { c.JSON(c.Writer.Status(), gin.H{"error": "too many"}) }
 	router.GET("/items", rl.Limit(limit.Rules(limit.PerIP(time.Minute, 100))), okGin)
 	for range 100 {
 		send(slow, "GET", "/")
+		send(objects, "GET", "/")
 		send(router, "GET", "/items")
 	}
 	fmt.Print(send(slow, "GET", "/").Body)
-	w := send(router, "GET", "/items")
+	w := send(objects, "GET", "/")
+	fmt.Println(w.Code, w.Header().Get("Content-Type"), w.Body)
+	w = send(router, "GET", "/items")
 	fmt.Println(w.Code, w.Header().Get("Content-Type"), w.Body)
 	// Output:
 	// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,"detail":"Slow down.","violated-policies":["per-ip-1m"]}
+	// 429 application/json {"error":"too many"}
 	// 429 application/json; charset=utf-8 {"error":"too many"}
 }
