@@ -179,6 +179,9 @@ func (s *Store) raiseNext() bool {
 	}
 	of := next[0]
 	keys := s.own.Keys(&of)
+	if !of.Quota.Refills() { // callers with larger limits may come back to another instance
+		of.Quota.Limit = max(of.Quota.Limit, s.mostOf(of, keys))
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, key := range keys {
@@ -198,6 +201,19 @@ func (s *Store) raiseNext() bool {
 	r.done.Store(&done)
 	maps.DeleteFunc(b.raised, func(k scaled, _ int64) bool { return k.scale == by })
 	return true
+}
+
+// mostOf returns the most units that the memory counts of one of the keys, whatever its limit is.
+func (s *Store) mostOf(c core.Charge, keys []string) (most int64) {
+	if c.Quota.Limit = core.MaxLimit; c.Quota.Algorithm == core.SlidingLog {
+		c.Quota.Limit = core.MaxLog
+	}
+	for _, c.Key = range keys {
+		if d, err := core.Take(context.Background(), s.own, []core.Charge{c}); err == nil {
+			most = max(most, c.Quota.Limit-d.Outcomes()[0].Remaining)
+		}
+	}
+	return most
 }
 
 // downTo returns after how many µs the memory counts at most n units of the key of c.

@@ -128,6 +128,40 @@ func TestRaisedOnce(t *testing.T) {
 	}
 }
 
+// TestRaisedForAll loses the data of a key with a large limit, of a plan, that does not come back. A
+// request of a key with a small limit raises it all the same: another instance counts it in full.
+func TestRaisedForAll(t *testing.T) {
+	for _, instances := range []int{1, 2} {
+		for _, q := range algorithms {
+			if q.Refills() { // a bucket of another limit is another scale
+				continue
+			}
+			f := newFleet(instances, nil)
+			f.detects = true
+			of := func(key string, cost int64) core.Charge {
+				q.Limit = map[string]int64{"a": 9, "b": 900}[key]
+				return core.Charge{Rule: "r", Key: key, Quota: q, Cost: cost}
+			}
+			require.True(t, storetest.MustTake(t, f.guards[0], of("a", 5)).Allowed)
+			require.True(t, storetest.MustTake(t, f.guards[0], of("b", 300)).Allowed)
+			f.lose()
+			f.now.Add(sec)
+			storetest.MustTake(t, f.guards[0], of("a", 1))
+			f.settle()
+			look := of("b", 0)
+			counts := look.Quota.Capacity() - remaining(t, f.store.Store, look)
+			assert.InDelta(t, 300, counts, 1, "%d instances, %v", instances, q.Algorithm)
+			if instances == 2 {
+				assert.False(t, storetest.MustTake(t, f.guards[1], of("b", 601)).Allowed, "%v", q.Algorithm)
+			}
+			storetest.MustTake(t, f.guards[0], of("b", 1)) // is not charged again
+			f.settle()
+			counts = look.Quota.Capacity() - remaining(t, f.store.Store, look)
+			assert.InDelta(t, 301, counts, 1, "%d instances, %v", instances, q.Algorithm)
+		}
+	}
+}
+
 // TestPaymentMeetsOtherLimit decides a request with another limit of the key while a payment that
 // fails is in flight. What is owed stays as much.
 func TestPaymentMeetsOtherLimit(t *testing.T) {
