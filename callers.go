@@ -150,10 +150,10 @@ func (l *layer) caller(run *engine.Run) error {
 		from.class = l.who(door.Class)
 	}
 	if p.exemptsIP {
-		from.address = p.limiter.options.Proxies.config().Addr(l.request.RemoteAddr, l.request.Header)
+		from.address = Client{l.request, p.limiter, l}.IP()
 	}
 	if p.exemptsUser {
-		from.user = l.who(door.User)
+		from.user = l.value(&ByUser)
 	}
 	l.Decision.terms = p.distinguish(run, l.route, &from)
 	return nil
@@ -249,6 +249,11 @@ type Client struct {
 // addresses are IPv4, and the zone is removed. It is the zero Addr if the peer has no
 // address, as on a Unix socket.
 func (c Client) IP() netip.Addr {
+	if c.of != nil && c.of.given != nil {
+		if ip, said := c.of.given.Keys["ip"]; said {
+			return clientip.Parse(ip)
+		}
+	}
 	if c.Limiter == nil {
 		return new(Proxies).config().Addr(c.Request.RemoteAddr, c.Request.Header)
 	}
@@ -261,7 +266,7 @@ func (c Client) User() string {
 	var user string
 	switch {
 	case c.of != nil:
-		user = c.of.who(door.User)
+		user = c.of.value(&ByUser)
 	case c.Limiter != nil && c.Limiter.options.Caller.User != nil:
 		user = strings.TrimSpace(c.Limiter.options.Caller.User(c.Request))
 	}

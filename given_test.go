@@ -1,6 +1,8 @@
 package limit
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"testing"
 
@@ -34,4 +36,34 @@ func TestGivenTerms(t *testing.T) {
 	request := Request{Keys: map[string]string{"user": "bob"}}
 	most := 5.0 // under the race detector, where pools drop what is put back; making terms takes 40
 	assert.Less(t, testing.AllocsPerRun(1000, func() { p.Take(t.Context(), request) }), most)
+}
+
+// TestGivenCaller has a handler say who sends a request: the rule, Exempt and Bar must not take the
+// peer of the connection, or the user of the HTTP request, for that client.
+func TestGivenCaller(t *testing.T) {
+	var met []string
+	see := func(c Client) bool {
+		met = append(met, c.IP().String(), c.User())
+		return false
+	}
+	service := func(*http.Request) string { return "service" }
+	l := New(nil, &Options{Caller: Caller[*http.Request]{User: service}, Exempt: see})
+	p := mustPolicy(l, Named("p", MustParse("1/1h per ip exempt ip 192.0.2.0/24 exempt ip 10.0.0.0/8; b: 1/1h per user exempt user service exempt user root").Rules()...))
+	for _, test := range []struct {
+		ip, user string
+		exempt   bool
+	}{{"203.0.113.9", "alice", false}, {"2001:db8::1", "", false}, {"10.0.0.1", "root", true}} {
+		given := Request{Keys: map[string]string{"ip": test.ip, "user": test.user}}
+		r := httptest.NewRequest("GET", "/", nil) // of the service, from 192.0.2.1
+		met = nil
+		require.NoError(t, p.Serve(httptest.NewRecorder(), r, given, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			for rule := range DecisionFrom(r.Context()).Rules() {
+				assert.Equal(t, test.exempt, rule.Exempt, "%s of %s, %s", rule.Name, test.ip, test.user)
+			}
+		})))
+		assert.Equal(t, []string{test.ip, test.user}, met)
+		d, err := p.Take(t.Context(), given)
+		require.NoError(t, err)
+		assert.Equal(t, test.exempt, d.Allowed, "the request of %s has taken its unit", test.ip)
+	}
 }

@@ -142,12 +142,6 @@ func (d *Decision) appendNearest(f *response.Fields, style Headers, refused bool
 	f.End("X-Ratelimit-Reset", nil)
 }
 
-// setUndecidedHeaders sets the headers of a request whose quotas are not known.
-func setUndecidedHeaders(h http.Header) {
-	h["Cache-Control"] = response.NoStore
-	h["Retry-After"] = []string{"1"}
-}
-
 // nearest returns the rule that refuses longest or, if none does, the one with
 // the smallest share left. It is not ok if no rule appears in headers.
 func (d *Decision) nearest() (nearest RuleDecision, ok bool) {

@@ -50,7 +50,7 @@ func (l *layer) fail(w http.ResponseWriter, err error) error {
 		return err
 	}
 	l.version.limiter.failed(undecidedRequest, l.request, Decision{}, err)
-	setUndecidedHeaders(w.Header())
+	l.header["Cache-Control"], l.header["Retry-After"] = response.NoStore, []string{"1"}
 	return l.answer(w, err)
 }
 
