@@ -324,6 +324,27 @@ func TestHoldIDOfAnotherKey(t *testing.T) {
 	require.NoError(t, second.Settle(t.Context(), 10))
 }
 
+// TestHoldIDOfSwappedKeys has two accounts number the messages to each other, and a key stand for one
+// that is missing: each request has other keys, and so is another one.
+func TestHoldIDOfSwappedKeys(t *testing.T) {
+	from := limit.By("from", func(*http.Request) string { return "" })
+	to := limit.By("to", func(*http.Request) string { return "" })
+	p, err := limit.New(memstore.New(nil), nil).Policy(limit.Named("messages",
+		limit.Per(from, time.Hour, 10), limit.Per(to, time.Hour, 10), limit.Rule{Name: "all", Key: limit.Everyone, Limit: 100, Window: time.Hour}))
+	require.NoError(t, err)
+	for i, keys := range []map[string]string{{"from": "a", "to": "b"}, {"from": "b", "to": "a"}, {"from": "a", "to": ""}, {"from": "", "to": "a"}} {
+		for range 2 { // the second is a repeat
+			d, err := p.Take(t.Context(), limit.Request{Keys: keys, Hold: time.Minute, ID: "1"})
+			require.NoError(t, err)
+			for rule := range d.Rules() {
+				if rule.Name == "all" {
+					assert.EqualValues(t, 99-i, rule.Remaining, "%v", keys)
+				}
+			}
+		}
+	}
+}
+
 // TestHoldIDOfAnotherPolicy has two policies that share a set give their requests one ID, such as
 // that of an order: each is charged, and settled, alone.
 func TestHoldIDOfAnotherPolicy(t *testing.T) {

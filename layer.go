@@ -106,7 +106,7 @@ func (l *layer) decide(served bool) error {
 		l.spare(run)
 	}
 	if l.holds() {
-		run.Hold("", "", l.given.Hold.Microseconds())
+		run.Hold("", "", l.given.Hold.Microseconds(), nil)
 	}
 	ctx := l.request.Context()
 	if err := run.Serve(ctx, p.limiter.detached(ctx), l.patience(served), &d.of); err != nil {

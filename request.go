@@ -181,7 +181,8 @@ func (p *version) fill(run *engine.Run, r *Request) (*terms.Terms, error) {
 		}
 	}
 	if r.Hold > 0 {
-		run.Hold(p.named.stored, strings.Clone(r.ID), r.Hold.Microseconds()) // a copy, so that r does not escape
+		run.Hold(p.named.stored, strings.Clone(r.ID), r.Hold.Microseconds(), // a copy, so that r does not escape
+			func(rule int) string { return p.list[rule].Key.String() })
 	}
 	usual := min(max(1, r.Cost), core.MaxCost)
 	for i := range run.Charges {

@@ -16,16 +16,16 @@ import (
 
 // Hold has what the run takes held under a name for a time, in µs, which is extended until it is
 // settled. A request without a name gets one that no other has. The engine must have a Holder,
-// and the charges their keys: one name of another policy, or with other keys, is another hold,
-// though rules of both may share a key.
-func (r *Run) Hold(policy, name string, life int64) {
+// and the charges their keys, which label says what they are of: one name of another policy, or with
+// other keys, is another hold, though rules of both may share a key.
+func (r *Run) Hold(policy, name string, life int64, label func(rule int) string) {
 	if r.unnamed = name == ""; r.unnamed {
 		name = rand.Text()
 	}
 	keys := make([]string, 0, len(r.Charges))
 	for i := range r.Charges {
-		if key := r.Charges[i].Key; key != "" {
-			keys = append(keys, key)
+		if key := r.Charges[i].Key; key != "" && !r.unnamed {
+			keys = append(keys, label(i)+"\x00"+key)
 		}
 	}
 	slices.Sort(keys) // so that a new rule with a known key changes nothing
