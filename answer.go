@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/fields"
 	"github.com/routelimit/limit/internal/grammar"
 	"github.com/routelimit/limit/internal/response"
 )
@@ -142,7 +143,7 @@ func documentOf(status int, err error, room []string) (p response.Problem) {
 	}
 	d := &refused.Decision
 	if d.RetryAfter != Never {
-		p.Retry = d.retrySeconds()
+		p.Retry = fields.Seconds(d.RetryAfter + d.jitter)
 	}
 	if d.Mode == core.ModeRefused || d.Mode == core.ModeBarred {
 		return p

@@ -139,12 +139,6 @@ func (d Decision) Rules() iter.Seq[RuleDecision] {
 
 // rule returns the outcome of rule i.
 func (d *Decision) rule(i int) (outcome RuleDecision) {
-	d.fill(&outcome, i)
-	return outcome
-}
-
-// fill makes outcome that of rule i.
-func (d *Decision) fill(outcome *RuleDecision, i int) {
 	rule, o := &d.policy.rules[i], &d.of.Outcomes()[i]
 	// Field by field: a literal would be copied.
 	outcome.Name = d.policy.names[i]
@@ -160,6 +154,7 @@ func (d *Decision) fill(outcome *RuleDecision, i int) {
 	outcome.Shadow = d.shadows(i)
 	outcome.Marked = d.marks(i)
 	outcome.Exempt = d.of.Caller.Exempts(i)
+	return outcome
 }
 
 // refusing returns the names of the rules that refuse the request.

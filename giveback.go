@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 
@@ -101,7 +102,7 @@ func (l *layer) giveBack() {
 		d := o.Decision
 		if list[i].Amend(&d.of) {
 			d.GivenBack = true
-			states = o.amend(states, &d)
+			states = o.amend(l.header, states, &d)
 			limiter.notify(o.request, &d, nil)
 		}
 		if err := list[i].Err; err != nil {
@@ -122,9 +123,19 @@ func (l *layer) takeAgain() {
 	}
 }
 
-// amend replaces the quotas of l among those that the response shows by those of d, and
-// returns the ones before: those of sets around l. Once it has begun, the response keeps them.
-func (l *layer) amend(states []string, d *Decision) []string {
+// amend replaces the quotas of l among those that the response shows by those of d, and returns
+// the states before its own: those of sets around l. Once it has begun, the response keeps them.
+func (l *layer) amend(h http.Header, states []string, d *Decision) []string {
+	if style := l.version.limiter.options.Headers; style&(OpenAI|Anthropic) != 0 {
+		before, after := make(http.Header), make(http.Header)
+		l.Decision.appendNamed(&response.Fields{Header: before}, style)
+		d.appendNamed(&response.Fields{Header: after}, style)
+		for name, values := range before {
+			if slices.Equal(h[name], values) {
+				h[name] = after[name]
+			}
+		}
+	}
 	for i, state := range slices.Backward(states) {
 		if state == l.state {
 			states[i] = d.state()

@@ -79,12 +79,12 @@ func (l *layer) setHeaders(h http.Header, values []string, text []byte) {
 	if refused {
 		h["Cache-Control"] = response.NoStore
 		if d.RetryAfter != Never {
-			f.Text = strconv.AppendInt(f.Text, d.retrySeconds(), 10)
+			f.Text = strconv.AppendInt(f.Text, fields.Seconds(d.RetryAfter+d.jitter), 10)
 			f.End("Retry-After", nil)
 		}
 	}
 	if style&(XRateLimit|XRateLimitUnix) != 0 {
-		d.appendNearest(&f, style, refused)
+		l.appendNearest(&f, style, refused)
 	}
 	if style&(OpenAI|Anthropic) != 0 {
 		d.appendNamed(&f, style)
@@ -119,19 +119,19 @@ func (d *Decision) appendNamed(f *response.Fields, style Headers) {
 }
 
 // appendNearest appends the fields of the rule that is nearest to refusing.
-func (d *Decision) appendNearest(f *response.Fields, style Headers, refused bool) {
-	r, ok := d.nearest()
+func (l *layer) appendNearest(f *response.Fields, style Headers, refused bool) {
+	r, ok := l.nearest()
 	if !ok {
 		return
 	}
-	if refused && r.RetryAfter < d.RetryAfter { // a rule that has no header refuses for longer
+	if retry := l.Decision.RetryAfter; refused && r.RetryAfter < retry { // by a rule that has no header
 		r.Remaining = 0
-		if d.RetryAfter != Never {
-			r.ResetAfter = max(r.ResetAfter, d.RetryAfter)
+		if retry != Never {
+			r.ResetAfter = max(r.ResetAfter, retry)
 		}
 	}
 	if style&XRateLimitUnix != 0 {
-		r.ResetAfter += core.Duration(d.of.At)
+		r.ResetAfter += core.Duration(l.Decision.of.At)
 	}
 	f.Values = slices.Grow(f.Values, 3)
 	f.Text = strconv.AppendInt(f.Text, r.Capacity, 10)
@@ -142,15 +142,17 @@ func (d *Decision) appendNearest(f *response.Fields, style Headers, refused bool
 	f.End("X-Ratelimit-Reset", nil)
 }
 
-// nearest returns the rule that refuses longest or, if none does, the one with
-// the smallest share left. It is not ok if no rule appears in headers.
-func (d *Decision) nearest() (nearest RuleDecision, ok bool) {
+// nearest returns the rule of all sets on the request that refuses longest or, if none does, the one
+// with the smallest share left. It is not ok if no rule appears in headers.
+func (l *layer) nearest() (nearest RuleDecision, ok bool) {
 	share := func(r *RuleDecision) float64 { return float64(r.Remaining) / float64(r.Capacity) }
-	for i := range d.of.Outcomes() {
-		r := d.rule(i)
-		if d.shown(i) && (!ok || r.RetryAfter > nearest.RetryAfter ||
-			r.RetryAfter == nearest.RetryAfter && share(&r) < share(&nearest)) {
-			nearest, ok = r, true
+	for ; l != nil; l = l.around() {
+		for i := range l.Decision.of.Outcomes() {
+			r := l.Decision.rule(i)
+			if l.Decision.shown(i) && (!ok || r.RetryAfter > nearest.RetryAfter ||
+				r.RetryAfter == nearest.RetryAfter && share(&r) < share(&nearest)) {
+				nearest, ok = r, true
+			}
 		}
 	}
 	return nearest, ok
@@ -197,19 +199,10 @@ func (d *Decision) setMarks(h http.Header) {
 	field := ""
 	for i := range d.of.Outcomes() {
 		if d.marks(i) && !d.policy.list[i].Hidden {
-			if field != "" {
-				field += ", "
-			}
-			field += d.policy.names[i]
+			field = fields.Join(field, d.policy.names[i])
 		}
 	}
 	if field != "" && d.policy.limiter.options.Headers != NoHeaders {
 		h[headerMarked] = append(h[headerMarked], field)
 	}
-}
-
-// retrySeconds returns the Retry-After of a refusal, which is the same each time it
-// is asked.
-func (d *Decision) retrySeconds() int64 {
-	return fields.Seconds(d.RetryAfter + d.jitter)
 }

@@ -156,3 +156,40 @@ func TestModelStyles(t *testing.T) {
 	}
 	assert.Equal(t, []any{429, "false", "3600"}, []any{w.Code, w.Header().Get("X-Should-Retry"), w.Header().Get("Retry-After")}, "SDKs would not wait")
 }
+
+// TestHeadersOfSets has three sets on a request. X-RateLimit shows the rule of all of them that is
+// nearest to refusing. What the outer sets give back is shown by their names, too.
+func TestHeadersOfSets(t *testing.T) {
+	l := limit.New(nil, &limit.Options{Headers: limit.XRateLimit | limit.OpenAI | limit.Anthropic})
+	named := func(policy, rule string, limited int64, hidden bool) func(http.Handler) http.Handler {
+		return l.Limit(limit.Named(policy, limit.Rule{Name: rule, Key: limit.Everyone, Limit: limited, Window: time.Hour, Hidden: hidden}))
+	}
+	application, tokens := named("application", "requests", 10, false), named("model", "tokens", 40, false)
+	refuses, wide := named("small", "small", 1, false), named("wide", "tokens", 99, false)
+	hidden, attempts := named("hidden", "hidden", 1, true), l.Limit(limit.Named("kept",
+		limit.Rule{Name: "requests", Key: limit.Everyone, Limit: 30, Window: time.Hour, Attempts: true}))
+	for _, test := range []struct {
+		name                            string
+		handler                         http.Handler
+		status                          int
+		limited, left, requests, tokens string
+	}{
+		{"the outer set is nearest", application(tokens(wide(ok200))), 200, "10", "9", "9", "98"},
+		{"a middle one", application(wide(tokens(ok200))), 200, "10", "8", "8", "38"},
+		{"the only unit", application(tokens(refuses(ok200))), 200, "1", "0", "7", "37"},
+		{"an inner set refuses", application(tokens(refuses(ok200))), 429, "1", "0", "7", "37"},
+		{"two sets have one name", application(tokens(wide(refuses(ok200)))), 429, "1", "0", "7", "97"},
+		{"of which the inner one keeps its charge", application(attempts(tokens(refuses(ok200)))), 429, "1", "0", "29", "37"},
+		{"a hidden rule has a unit", application(tokens(hidden(ok200))), 200, "10", "6", "6", "36"},
+		{"a hidden rule refuses", application(tokens(hidden(ok200))), 429, "10", "0", "6", "36"},
+	} {
+		w := sent(test.handler, "/")
+		h := w.Header()
+		assert.Equal(t, test.status, w.Code, test.name)
+		assert.Equal(t, []string{test.limited, test.left}, []string{h.Get("X-RateLimit-Limit"), h.Get("X-RateLimit-Remaining")}, test.name)
+		for _, style := range []string{"X-RateLimit-Remaining-%s", "Anthropic-RateLimit-%s-Remaining"} {
+			assert.Equal(t, test.requests, h.Get(fmt.Sprintf(style, "Requests")), test.name)
+			assert.Equal(t, test.tokens, h.Get(fmt.Sprintf(style, "Tokens")), test.name)
+		}
+	}
+}
