@@ -147,8 +147,6 @@ func (e *explanation) policy(r *http.Request) {
 
 // rules explains each rule of a policy, by what a limiter on an empty store decides.
 func (e *explanation) rules(p *policy, r *http.Request) {
-	var decided []limit.RuleDecision
-	e.options.Observe = func(_ *http.Request, d limit.Decision, _ error) { decided = slices.Collect(d.Rules()) }
 	bound, err := limit.New(nil, &e.options).Policy(p.set.Resolve(e.named))
 	if err != nil {
 		d := decoder{source: e.source}
@@ -159,8 +157,15 @@ func (e *explanation) rules(p *policy, r *http.Request) {
 		}
 		return
 	}
-	_ = bound.Serve(make(adapter.HeaderWriter), r, limit.Request{}, http.NotFoundHandler()) // which gives nothing that could be wrong
+	once := adapter.Adapter[any]{Route: func(any) (string, string) { return "", r.Pattern }}
+	decision, _ := once.Decide(bound, r, nil, 0) // which does not wait
+	decision.Release()
+	decided := slices.Collect(decision.Rules())
 	joined, _ := e.joined(p)
+	usual := e.options.OnRefusal
+	if slices.ContainsFunc(joined.Rules(), func(r limit.Rule) bool { q := r.Quota(); return q.Bars() }) {
+		usual.Wait, usual.Waiters = 0, 0 // a request beside a ban does not wait
+	}
 	of, first := p, 0 // the policy that a rule is of, and its first rule
 	for i, rule := range joined.Rules() {
 		name, own := joined.Origin(i)
@@ -177,11 +182,11 @@ func (e *explanation) rules(p *policy, r *http.Request) {
 		if name != "" {
 			rule.Name = own
 		}
-		e.rule(of.name, &rule, d)
+		e.rule(of.name, &rule, d, usual)
 	}
 }
 
-func (e *explanation) rule(policy string, rule *limit.Rule, d *limit.RuleDecision) {
+func (e *explanation) rule(policy string, rule *limit.Rule, d *limit.RuleDecision, usual limit.Refusal) {
 	if d.Exempt {
 		e.line("    exempt:  the rule neither charges nor refuses the request")
 		return
@@ -195,7 +200,7 @@ func (e *explanation) rule(policy string, rule *limit.Rule, d *limit.RuleDecisio
 		e.line("    key:     %s %s", rule.Key, quoted(d.Key))
 	}
 	e.line("    limit:   %s", e.limit(policy, rule, d))
-	e.line("    refused: %s", e.refused(rule))
+	e.line("    refused: %s", refused(rule, usual))
 	e.line("    outage:  %s", rule.OnStoreError)
 	if rule.Debt > 0 {
 		e.line("    debt:    up to %d units, if requests cost more than they reserved", rule.Debt)
@@ -225,8 +230,8 @@ func (e *explanation) limit(policy string, rule *limit.Rule, r *limit.RuleDecisi
 }
 
 // refused says what a request meets that a rule refuses.
-func (e *explanation) refused(rule *limit.Rule) string {
-	r := rule.Refusal(e.options.OnRefusal)
+func refused(rule *limit.Rule, usual limit.Refusal) string {
+	r := rule.Refusal(usual)
 	text := "answered with 429"
 	switch {
 	case rule.Shadow != nil && rule.Shadow.Enforced == 0:

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -86,6 +88,25 @@ func TestExplainAttempts(t *testing.T) {
 	const inner = "    inner:   stays charged if an inner rule set refuses the request\n"
 	assert.Contains(t, text, "  5/1m per ip attempts (p.yaml:2:40)\n    key:     ip \"192.0.2.1\"\n    limit:   5\n    refused: answered with 429\n    outage:  local\n"+inner)
 	assert.Equal(t, 1, strings.Count(text, inner))
+}
+
+// TestExplainWaits explains a request that its rules refuse on an empty store, at once. A set with a
+// ban does not wait, whatever the options say.
+func TestExplainWaits(t *testing.T) {
+	f, err := policyfile.Parse("p.yaml", []byte(`version: 1
+policies:
+  slow: {routes: [GET /slow], rules: 1/1h per ip token-bucket empty refuse wait 1h}
+  barred: {routes: [GET /barred], rules: 5/1m per ip; 9/1h per ip ban 15m}
+`))
+	require.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		assert.Contains(t, f.Explain(httptest.NewRequest("GET", "/slow", nil), nil), "    limit:   1\n    refused: waits up to 1h0m0s, and is then answered with 429\n")
+		options := &limit.Options{OnRefusal: limit.Refusal{Wait: time.Second, Status: 503}}
+		text := f.Explain(httptest.NewRequest("GET", "/barred", nil), options)
+		assert.Equal(t, 2, strings.Count(text, "    refused: answered with 503\n"), text)
+		assert.Zero(t, time.Since(began))
+	})
 }
 
 // TestExplainCallers checks what the explanation says of plans, classes, overrides,
