@@ -127,10 +127,10 @@ func TestUseWithoutRoom(t *testing.T) {
 					assert.Equal(t, []string{"tokens"}, refused.Decision.refusing())
 				}
 				assert.True(t, d.Allowed, "the request was admitted")
-				assert.Zero(t, limiter.engine.Forgiven(), "until it is settled")
+				assert.Zero(t, limiter.engine.Forgiven.Load(), "until it is settled")
 				require.NoError(t, d.Settle(t.Context(), row.used))
 				assert.Equal(t, []int64{0}, leftOf(t, policy, "a"))
-				assert.Equal(t, row.forgiven, limiter.engine.Forgiven())
+				assert.Equal(t, row.forgiven, limiter.engine.Forgiven.Load())
 			})
 		})
 	}

@@ -178,10 +178,7 @@ func (m windowMark) longest() int64 {
 	return n >> 2
 }
 
-// anchored reports whether the windows of q begin with a key's first unit.
-func (q *Quota) anchored() bool { return !q.Aligned && q.Calendar.Unit == 0 }
-
-// period returns the window of q that now is in: one that begins now if it is anchored.
+// period returns the window of q that now is in: one that begins now unless the quota says when.
 func (q *Quota) period(now int64) (from, until int64) {
 	switch {
 	case q.Calendar.Unit != 0:

@@ -398,3 +398,6 @@ func TestReturnsThatOverlap(t *testing.T) {
 		}
 	}
 }
+
+// anchored reports whether the windows of q begin with a key's first unit.
+func (q *Quota) anchored() bool { return !q.Aligned && q.Calendar.Unit == 0 }

@@ -112,7 +112,7 @@ type Stats struct {
 func ReadStats(l *limit.Limiter) Stats {
 	e := engineOf(l)
 	reserved, settled := e.Reservations()
-	return Stats{Waiters: e.Queues.Len(), Condition: core.ConditionOf(e.Store), Reserved: reserved, Settled: settled, Ended: e.Ended(), Unheld: e.Unheld(), Forgiven: e.Forgiven()}
+	return Stats{Waiters: e.Queues.Len(), Condition: core.ConditionOf(e.Store), Reserved: reserved, Settled: settled, Ended: e.Ended.Load(), Unheld: e.Unheld.Load(), Forgiven: e.Forgiven.Load()}
 }
 
 // Observe has a function called with each decision from now on, as Observe of [limit.Options] is

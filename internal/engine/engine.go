@@ -38,8 +38,12 @@ type Engine struct {
 	Queues   waiting.Queues
 	Timed    atomic.Bool // whether decisions have a Latency
 
-	reserved, settled, forgiven, ended, unheld atomic.Int64
-	plans                                      atomic.Uint64 // made so far
+	Forgiven atomic.Int64 // units that settlements did not take, since keys would have owed too much
+	Ended    atomic.Int64 // unsettled holds of which this process has given back what they took
+	Unheld   atomic.Int64 // admitted requests that the store could not hold
+
+	reserved, settled atomic.Int64
+	plans             atomic.Uint64 // made so far
 }
 
 // Reservations returns how many reservations were admitted, and how many of them were
@@ -49,21 +53,8 @@ func (e *Engine) Reservations() (reserved, settled int64) {
 	return e.reserved.Load(), settled
 }
 
-// Forgiven returns how many units settlements did not take, since their keys would have owed
-// more than their rules allow.
-func (e *Engine) Forgiven() int64 { return e.forgiven.Load() }
-
-// Ended returns how many holds have ended without being settled, as far as this process has
-// given back what they took.
-func (e *Engine) Ended() int64 { return e.ended.Load() }
-
-// Unheld returns how many admitted requests the store could not hold.
-func (e *Engine) Unheld() int64 { return e.unheld.Load() }
-
 // Refilled has a caller that waits for a key ask the store at once.
-func (e *Engine) Refilled(c *core.Charge) {
-	e.Queues.Refilled(quotaOf(c))
-}
+func (e *Engine) Refilled(c *core.Charge) { e.Queues.Refilled(quotaOf(c)) }
 
 // latencySample is how many decisions in memory there are for each whose time is taken:
 // reading the clock takes a quarter of their time.

@@ -149,7 +149,7 @@ func (r *Run) endHolds(over []core.Settlement) int {
 			}
 		}
 	}
-	e.ended.Add(int64(len(ids)))
+	e.Ended.Add(int64(len(ids)))
 	r.Ended += len(ids)
 	return len(ids)
 }
@@ -175,7 +175,7 @@ func (r *Run) extend(t *taken) {
 		l.renewals.add(l)
 	default:
 		r.Unheld = true
-		t.engine.unheld.Add(1)
+		t.engine.Unheld.Add(1)
 	}
 }
 

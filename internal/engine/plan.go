@@ -11,8 +11,7 @@ import (
 
 // A Rule is what a plan knows of one rule.
 type Rule struct {
-	Charge   core.Charge // of a request, without Key, Cost and ID
-	Capacity int64       // the most units that can remain
+	Charge core.Charge // of a request, without Key, Cost and ID
 
 	Watches  bool // whether the rule decides beside the others, for all keys but those of Enforced
 	Enforced int  // the percentage of keys for which a rule that watches refuses
@@ -40,7 +39,6 @@ type Plan struct {
 
 	plain    bool                                   // whether asking the store is the only step: its decision needs no copy then
 	take     func(context.Context, *core.Ask) error // of a plain plan: see Engine.Bind; or nil
-	waits    bool                                   // whether a refused request may wait: Run.Wait is for it
 	holds    atomic.Bool                            // whether a run has held something
 	looks    looks                                  // for holds that have ended
 	renewals renewals
@@ -84,7 +82,6 @@ func (e *Engine) NewPlan(rules []Rule, usual *Terms, distinguishes bool) *Plan {
 		leases = leases || r.Charge.Quota.Leases()
 		queues = queues || r.Charge.Quota.Queues()
 		settles = settles || r.Settles
-		p.waits = p.waits || r.Wait > 0
 	}
 	p.arranged = arranged
 	if arranged {
@@ -133,9 +130,6 @@ func (p *Plan) Exempting() *Plan {
 	p.exempting.CompareAndSwap(nil, p.engine.NewPlan(p.rules, p.usual, true))
 	return p.exempting.Load()
 }
-
-// Waits reports whether a refused request may wait.
-func (p *Plan) Waits() bool { return p.waits }
 
 // Charge returns the charge of a rule for a key, under terms. It costs nothing.
 func (p *Plan) Charge(rule int, key string, terms *Terms) core.Charge {

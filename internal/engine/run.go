@@ -320,7 +320,7 @@ func (r *Run) LookAt(ctx context.Context, rule int, d *Decision) error {
 	c.Cost, c.ID = 0, 1
 	asks := []core.Ask{{Charges: []core.Charge{c}}}
 	if err := r.plan.engine.Store.Take(ctx, asks); err != nil {
-		return fmt.Errorf("%w: %w", ErrUndecided, err)
+		return undecided(err)
 	}
 	of := &asks[0].Decision
 	d.Decision = core.NewDecision(of.At, len(r.Charges))
@@ -336,8 +336,5 @@ func (r *Run) LookAt(ctx context.Context, rule int, d *Decision) error {
 func (r *Run) Account(ctx context.Context, rule int) (core.Account, error) {
 	r.agree()
 	a, err := core.AccountOf(ctx, r.plan.engine.Store, r.Charges[rule])
-	if err != nil {
-		return a, fmt.Errorf("%w: %w", ErrUndecided, err)
-	}
-	return a, nil
+	return a, undecided(err)
 }

@@ -237,7 +237,7 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 	}
 	for _, n := range done.forgiven {
 		if n > 0 {
-			t.engine.forgiven.Add(n)
+			t.engine.Forgiven.Add(n)
 		}
 	}
 	err = errors.Join(t.takeMore(ctx, more), err)

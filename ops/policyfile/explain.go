@@ -162,11 +162,10 @@ func (e *explanation) rules(p *policy, r *http.Request) {
 	decision.Release()
 	decided := slices.Collect(decision.Rules())
 	joined, _ := e.joined(p)
-	usual := e.options.OnRefusal
+	of, first, usual := p, 0, e.options.OnRefusal // the policy that a rule is of, and its first rule
 	if slices.ContainsFunc(joined.Rules(), func(r limit.Rule) bool { q := r.Quota(); return q.Bars() }) {
 		usual.Wait, usual.Waiters = 0, 0 // a request beside a ban does not wait
 	}
-	of, first := p, 0 // the policy that a rule is of, and its first rule
 	for i, rule := range joined.Rules() {
 		name, own := joined.Origin(i)
 		if name != "" && name != of.name {
