@@ -47,12 +47,12 @@ func flattened(text string) *script {
 	for _, f := range s.functions {
 		f.body = rewrite(f.body, inlineMark, s.writeInline)
 	}
-	s.sole = strings.Contains(s.main, soleMark)
+	s.sole, s.lean = strings.Contains(s.main, soleMark), strings.Contains(s.main, "whole()")
 	s.main = rewrite(s.main, eachMark, s.writeEach)
 	if s.sole {
 		s.writeSole()
 	}
-	for s.dropUnused() || s.dropFields() || s.sole && s.dropTables() {
+	for s.dropUnused() || s.dropFields() || (s.sole || s.lean) && s.dropTables() {
 	}
 	return s
 }
@@ -143,6 +143,7 @@ type script struct {
 	registered []string // the tables of algorithms
 	main       string   // what follows the last function
 	sole       bool     // whether it is the script of one algorithm
+	lean       bool     // whether it has a script for what it does not decide
 }
 
 type function struct {
@@ -411,7 +412,8 @@ func (s *script) dropUnused() (any bool) {
 		}
 		_, hook, owned := strings.Cut(f.name, ".")
 		f.dropped = !s.has(f, func(text string) bool {
-			return mentions(text, f.name, ".") || owned && (!f.written && mentions(text, "."+hook, "") || strings.Contains(text, "['"+hook+"']"))
+			return mentions(text, f.name, ".") || owned && strings.ContainsAny(text, " \n") && // and not the name of another's hook
+				(!f.written && mentions(text, "."+hook, "") || strings.Contains(text, "['"+hook+"']"))
 		})
 		any = any || f.dropped
 	}
