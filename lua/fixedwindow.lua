@@ -301,9 +301,10 @@ function fixed_window.add_units(rule, value, now, n, stamp)
   end
   used = used + n
   local above = used + extra - limit
-  value = form .. be56(to) .. be48(used) .. stamp
-  if extra == 0 and above <= 0 then return value, to - now end
-  return 'x' .. came .. stamp .. be48(limit) .. be48(extra) .. '\0\27' .. value, math.max(to - now + (above > 0 and rule.window or 0), IDLE_GRID + 2*rule.window)
+  local fresh = form .. (to == ends and sub(value, at + 7, at + 13) or be56(to)) .. be48(used) .. stamp
+  if extra == 0 and above <= 0 then return fresh, to - now end
+  rule.most = rule.most or be48(limit)
+  return 'x' .. came .. stamp .. rule.most .. (extra > 0 and be48(extra) or '\0\0\0\0\0\0') .. '\0\27' .. fresh, math.max(to - now + (above > 0 and rule.window or 0), IDLE_GRID + 2*rule.window)
 end
 
 -- @return

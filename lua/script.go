@@ -5,6 +5,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -135,10 +136,11 @@ func fileOf(a core.Algorithm) string { return strings.ReplaceAll(a.String(), "-"
 type selection struct {
 	names   []string
 	purpose int
-	extra   bool // whether the lines with @extra are left in
-	several bool // whether those with @several are
-	tallies bool // whether those with @tallies are, and the texts for debts
-	one     bool // whether it is for returnone.lua: without those with @many and @batch
+	extra   bool     // whether the lines with @extra are left in
+	several bool     // whether those with @several are
+	tallies bool     // whether those with @tallies are, and the texts for debts
+	one     bool     // whether it is for returnone.lua: without those with @many and @batch
+	told    []string // files of algorithms that only count what others take
 }
 
 // add adds a file behind those that it needs.
@@ -186,6 +188,8 @@ func (s *selection) addAlgorithms(n int, quota func(i int) *core.Quota) {
 	}
 }
 
+var madeSmall = regexp.MustCompile(`= small\(.*\)`)
+
 // scripts holds the scripts that have been asked for: as many as there are mixes of
 // algorithms in use.
 var scripts sync.Map // of *Script
@@ -202,12 +206,15 @@ func once(key any, script func() *Script) *Script {
 // join returns the script of a driver and the files that it needs.
 func (s *selection) join(driver string) *Script {
 	s.names = append(s.names, driver)
-	key := fmt.Sprint(s.names, s.extra, s.several, s.tallies) // a driver has one purpose
+	key := fmt.Sprint(s.names, s.extra, s.several, s.tallies, s.told) // a driver has one purpose
 	return once(key, func() *Script {
 		var b strings.Builder
 		for _, name := range s.names {
 			for _, purpose := range s.purposes() {
 				for line := range strings.Lines(parsed()[name].text[purpose]) {
+					if slices.Contains(s.told, name) {
+						line = madeSmall.ReplaceAllString(line, "= {}")
+					}
 					b.WriteString(s.line(line))
 				}
 			}

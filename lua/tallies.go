@@ -12,12 +12,16 @@ import (
 // see tallies.lua. To other scripts, something else has written such a key.
 func newTallied(purpose int, algorithms Algorithms) *selection {
 	s := &selection{names: []string{"overlay.lua", "bytes.lua", "state.lua"}, purpose: purpose, tallies: true}
+	s.addSet(algorithms)
+	return s
+}
+
+func (s *selection) addSet(algorithms Algorithms) {
 	for _, a := range core.Algorithms() {
 		if algorithms&(1<<a) != 0 {
 			s.add(fileOf(a))
 		}
 	}
-	return s
 }
 
 // Algorithms is a set of algorithms.
@@ -55,7 +59,33 @@ func (l *Rules) Tallied(others Algorithms) *Script {
 	s.extra, s.several = l.reserves != nil, l.shape != nil
 	s.addAlgorithms(len(l.rules), func(i int) *core.Quota { return &l.rules[i].Quota })
 	s.add("tallies.lua")
-	return s.join("take.lua")
+	return l.usual(others, s.join("take.lua"))
+}
+
+// usual returns a script that decides the usual calls of l itself, and is the whole one otherwise.
+func (l *Rules) usual(others Algorithms, whole *Script) *Script {
+	var own Algorithms
+	for i := range l.rules {
+		own |= 1 << l.rules[i].Quota.Algorithm
+	}
+	if l.reserves != nil || l.shape != nil || (own|others)&^(all|1<<core.LeakyBucket) != 0 {
+		return whole
+	}
+	s := newSelection(owing)
+	s.addSet(own)
+	n := len(s.names)
+	s.addSet(others)
+	s.told = slices.Clone(s.names[n:])
+	for a, name := range [...]string{core.SlidingLog: "talliedlog.lua", core.FixedWindow: "talliedwindow.lua"} {
+		if own&(1<<a) != 0 {
+			s.add(name)
+		}
+	}
+	s.add("heads.lua")
+	usual := s.join("taketallied.lua")
+	return once([2]*Script{usual, whole}, func() *Script {
+		return newScript("local function whole()\n"+whole.Text+"end\n"+usual.Text, whole.plain)
+	})
 }
 
 // EncodeTallied is [Rules.Encode] for the script of [Rules.Tallied].

@@ -16,15 +16,13 @@
 -- what is wrong with the key: 10 and more.
 --
 -- @needs overlay.lua
+-- @needs heads.lua
 -- @needs tellers.lua
 -- @value y 25 1
 
-local IDLE_TALLY = 3600000000
-algorithms[4] = algorithms[4] or algorithms[5]
 local lacking = {} -- by key, 10 more than an algorithm of units that the script lacks
 local asked = {} -- by its index, whether a key was asked for units
 tallies.forms = {[7029] = 1, [6775] = 3, [6760] = 4, [7022] = 6} -- by size and first byte, the algorithm of values
-tallies.quotas = {} -- by heads that a script has written, their quotas; keys that are alike share one
 
 -- the algorithm of a letter: of those with one kind of state the first
 function tallies.algorithm_by(letter)
@@ -52,47 +50,6 @@ function tallies.algorithm_of(value)
 end
 
 -- @rare
--- whether a head is that of a quota, or says the algorithm of what counts no units
-local function is_head(head)
-  local a, params = byte(head, 1), sub(head, 21)
-  if #head < 20 or a > 9 then return #head == 1 and a > 6 and a < 10 end
-  local limit, window = u48(head, 9), u48(head, 15)
-  if limit < 1 or window < 1 or window > 31622400000000 or #params > 40 then return false end
-  if a == 0 then return limit <= 100000 end
-  if a == 1 then return #params == 7 and byte(params, 1) == 117 end
-  if a == 2 then return string.match(params, '^%d%d?$') and params + 0 > 1 and params + 0 < 61 end
-  if a == 6 then return string.match(params, '^%d+,%d+$') end
-  return a ~= 4 and a ~= 5 or string.match(params, '^%d+,?%d*$')
-end
-
--- What a head says, or nil if no script wrote it: head; algorithm; units, whether it counts
--- units, as others do; stays, the us for which its tally stays after its version has taken
--- nothing; rule, once it is needed.
-function tallies.quota_of(head)
-  local quota = tallies.quotas[head]
-  if not quota and is_head(head) then
-    local algorithm = byte(head, 1) == 5 and 4 or byte(head, 1)
-    quota = {head = head, algorithm = algorithm, units = algorithm < 7, stays = IDLE_TALLY + 2*(#head > 1 and u56(head, 2) or 0), rule = nil}
-    tallies.quotas[head] = quota
-  end
-  return quota
-end
-
--- the rule of a quota
-function tallies.rule_of(quota)
-  local rule, head, as = quota.rule, quota.head, algorithms[quota.algorithm]
-  if rule then return rule end
-  rule = {as = as, limit = u48(head, 9), window = u48(head, 15)}
-  rule.short, rule.capacity = rule.window < 4294967296, rule.limit
-  local prepare = as['prepare']
-  if prepare then prepare(rule, sub(head, 21)) end
-  rule.as, rule.upto = as, nil -- and not those of large logs
-  if rule.periods then rule.periods, rule.ends = nil, 0 end -- a calendar is not known here
-  quota.rule = rule
-  return rule
-end
-
--- @rare
 -- the most that a version leaves in a bucket, in units, and in a queue, in us
 local function held_by(head)
   local algorithm = byte(head, 1)
@@ -103,9 +60,9 @@ end
 -- @rare
 -- whether a value is a string of a log that only the version of a quota has written
 local function is_log(value, quota)
-  local form, width = sub(quota.head, 21), u48(quota.head, 15) < 4294967296 and 4 or 6
+  local form, width = sub(quota.text, 21), u48(quota.text, 15) < 4294967296 and 4 or 6
   local others = #value - #form - 7 -- bytes of all ticks but one
-  return others >= 0 and others % width == 0 and others < u48(quota.head, 9)*width and sub(value, 1, #form) == form
+  return others >= 0 and others % width == 0 and others < u48(quota.text, 9)*width and sub(value, 1, #form) == form
 end
 
 -- The tallies of the value of a key, or nil if no script wrote it. Of each: whole and at, the
@@ -116,7 +73,7 @@ function tallies.read(key, value)
   while at <= total do
     local a, b = byte(value, at + 21, at + 22)
     local size = b and a*256 + b or 0
-    local quota = size > 0 and tallies.quota_of(sub(value, at + 23, at + 22 + size))
+    local quota = size > 0 and heads.quota_of(sub(value, at + 23, at + 22 + size))
     if not quota or total < at + 25 + size or not algorithms[quota.algorithm] and tallies.lacks(key, quota.algorithm) then return nil end
     local c, d, e, letter = byte(value, at + 23 + size, at + 26 + size)
     local first, length = at + 26 + size, (c*256 + d)*256 + e
@@ -143,17 +100,17 @@ local function until_of(one) return one.ends or u56(one.whole, one.at + 14) end
 -- what a tally that comes begins with
 local function filled(t, now)
   local from, longest, quota = t.before, -1, t.quota
-  local window = u48(quota.head, 15)
+  local window = u48(quota.text, 15)
   for i = 1, #t.list do
     local one = t.list[i]
     local used = one.used or u56(one.whole, one.at + 7)
-    if one.quota.units and u56(one.quota.head, 2) > longest and used + one.quota.stays > now then
-      from, longest = {algorithm = one.quota.algorithm, value = one.value}, u56(one.quota.head, 2)
-      window = u48(one.quota.head, 15)
+    if one.quota.units and u56(one.quota.text, 2) > longest and used + one.quota.stays > now then
+      from, longest = {algorithm = one.quota.algorithm, value = one.value}, u56(one.quota.text, 2)
+      window = u48(one.quota.text, 15)
     end
   end
   if not from or not from.value or from.algorithm > 6 then return false end
-  local rule, value, spent = tallies.rule_of(quota), false, spent_of(from.algorithm, from.value, window)
+  local rule, value, spent = heads.rule_of(quota), false, spent_of(from.algorithm, from.value, window)
   for i = 1, #spent, 2 do
     local fresh, life = tell(rule, value, now, spent[i], math.min(spent[i + 1], now), false)
     if fresh then value, t.life = fresh, ceil(life / 1000) end
@@ -194,11 +151,11 @@ end
 -- Reads the values of all keys that have one of another algorithm. The heads are that far
 -- before the end of the arguments.
 function tallies.open_all(now, behind)
-  local heads, i = table.remove(argv, #argv - behind), 1
+  local list, i = table.remove(argv, #argv - behind), 1
   for k = 1, #keys do
-    local a, b = byte(heads, i, i + 1)
+    local a, b = byte(list, i, i + 1)
     local size = a*256 + b
-    if size > 0 and not tallied[keys[k]] then tallies.open(keys[k], tallies.quota_of(sub(heads, i + 2, i + 1 + size)), now) end
+    if size > 0 and not tallied[keys[k]] then tallies.open(keys[k], heads.quota_of(sub(list, i + 2, i + 1 + size)), now) end
     i = i + 2 + size
   end
 end
@@ -208,13 +165,13 @@ end
 function tallies.join(t, now, n, at, owed)
   local own, list, quota = t.own, t.list, t.quota
   own.used = now
-  if quota ~= own.quota and held_by(quota.head) >= held_by(own.quota.head) then -- or the value counts for the larger one
+  if quota ~= own.quota and held_by(quota.text) >= held_by(own.quota.text) then -- or the value counts for the larger one
     own.quota, own.size = quota, nil
   end
   if own.comes then
     if t.before and t.before.algorithm > 6 then
       local left = server.call('PTTL', t.key)
-      list[1] = {came = 0, used = now, ends = now + left*1000, quota = tallies.quota_of(char(t.before.algorithm)), value = t.before.value}
+      list[1] = {came = 0, used = now, ends = now + left*1000, quota = heads.quota_of(char(t.before.algorithm)), value = t.before.value}
     end
     list[#list + 1], own.comes, t.before = own, nil, nil
   end
@@ -225,7 +182,7 @@ function tallies.join(t, now, n, at, owed)
       if one.used + one.quota.stays <= now and (one.quota.units or until_of(one) <= now) then
         table.remove(list, i)
       elseif n > 0 and one.quota.units and quota.units then
-        local fresh, life = tell(tallies.rule_of(one.quota), one.value, now, n, at, owed)
+        local fresh, life = tell(heads.rule_of(one.quota), one.value, now, n, at, owed)
         if fresh then one.value, one.ends = fresh, now + life end
       end
     end
@@ -252,7 +209,7 @@ function tallies.write(t, now, grace)
       if ends < 0 then ends = 0 elseif ends > 9007199254740991 then ends = 9007199254740991 end
       value = one.value or ''
       out[n], out[n + 1], out[n + 3] = came .. be56(used), be56(ends), value
-      out[n + 2] = one.size == #value and sub(whole, at + 21, at + 25 + #quota.head) or sub(be24(#quota.head), 2) .. quota.head .. be24(#value)
+      out[n + 2] = one.size == #value and sub(whole, at + 21, at + 25 + #quota.text) or sub(be24(#quota.text), 2) .. quota.text .. be24(#value)
       n = n + 4
     end
     value = table.concat(out)
@@ -303,7 +260,7 @@ local function share_return(k, now, given, at)
   for i = 1, given > 0 and #t.list or 0 do
     local one = t.list[i]
     if one ~= t.own and one.value and one.quota.units and came_of(one) <= at then
-      local r = tallies.rule_of(one.quota)
+      local r = heads.rule_of(one.quota)
       if not r.burst and not r.ends then -- a bucket refills, and a calendar is not known
         r.cost, r.at = given, at
         local n, rest = r.as.give_back(one.value, r, now)

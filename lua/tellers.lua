@@ -62,8 +62,6 @@ local function spent_of(algorithm, value, window)
   return out
 end
 
-local stamped, stamp_of_now -- the time of a call and its bytes
-
 -- Takes n units that others used at a time from a value: the new one, and the us that it
 -- matters; or nil if it is the same. For units of now, each algorithm has a function that
 -- does without its state, and returns nil unless its version alone cut time for the value:
@@ -74,8 +72,8 @@ local stamped, stamp_of_now -- the time of a call and its bytes
 local function tell(rule, value, now, n, at, owed)
   local as = rule.as
   if value and n > 0 and at == now and not owed then
-    if stamped ~= now then stamped, stamp_of_now = now, be56(now) end
-    local fresh, life = as.add_units(rule, value, now, n, stamp_of_now)
+    if tallies.now ~= now then tallies.now, tallies.stamp = now, be56(now) end
+    local fresh, life = as.add_units(rule, value, now, n, tallies.stamp)
     if fresh then return fresh, life end
   end
   if as.charge then

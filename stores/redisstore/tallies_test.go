@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -25,6 +28,79 @@ func TestTallies(t *testing.T) {
 
 // Versions of a rule: most of the scripts of a log of more than 128 units are its own.
 var largeLog, largeWindow = core.Quota{Limit: 1000, Window: 60_000_000}, core.Quota{Algorithm: core.FixedWindow, Limit: 1000, Window: 60_000_000}
+
+// TestUsualTallied compares the script for usual calls with the files of the whole one, in replies
+// and in stored bytes, over random histories: of keys that two or three algorithms charge, in calls
+// on one key to nine, with a clock that sometimes steps back.
+func TestUsualTallied(t *testing.T) {
+	race.Skip(t)
+	client, other := withTwin(t)
+	other.every = 1
+	now := start
+	store := at(client, &now)
+	units := []core.Algorithm{core.SlidingLog, core.FixedWindow, core.SlidingCells, core.SlidingCounter, core.TokenBucket, core.LeakyBucket, core.Queue}
+	calls, keys, refused, schedules := 0, 0, 0, 40
+	if n, err := strconv.Atoi(os.Getenv("LIMIT_SCHEDULES")); err == nil {
+		schedules = n
+	}
+	for seed := range schedules {
+		random := rand.New(rand.NewPCG(13, uint64(seed)))
+		quotas := make([]core.Quota, 2+random.IntN(2))
+		var others lua.Algorithms
+		for i := range quotas {
+			q := core.Quota{Algorithm: units[random.IntN(len(units))], Limit: []int64{1, 3, 10, 30, 128, 1000}[random.IntN(6)], Window: 1_000_000 << random.IntN(14)}
+			switch {
+			case q.Refills():
+				q.Burst = 1 + random.Int64N(40)
+				q.Missing = q.Burst * random.Int64N(2) * random.Int64N(2)
+			case q.Algorithm == core.SlidingCells:
+				q.Cells = 2 + random.Int64N(12)
+			case q.Queues():
+				q.Burst, q.MaxWait = random.Int64N(20), random.Int64N(2)*q.Window
+			case q.Algorithm == core.FixedWindow:
+				q.Aligned = random.IntN(2) == 0
+			}
+			quotas[i], others = q, others|1<<q.Algorithm
+		}
+		for range 60 {
+			q := quotas[random.IntN(len(quotas))]
+			now += random.Int64N(2) * random.Int64N(1+q.Window/[]int64{1, 10, 100, 1000}[random.IntN(4)])
+			if random.IntN(60) == 0 {
+				now -= q.Window / 4
+			}
+			var batch [][]core.Ask
+			for range 1 + random.IntN(2)*random.IntN(9) {
+				c := core.Charge{Policy: fmt.Sprint("p", seed), Rule: "r", Key: fmt.Sprint("k", random.IntN(2)*random.IntN(9)), Quota: q, Cost: random.Int64N(1 + max(2, q.Limit/20))}
+				beside := c
+				beside.Rule, beside.Quota = "beside", quotas[0]
+				batch = append(batch, []core.Ask{{Charges: []core.Charge{c, beside}[:1+seed%2]}})
+			}
+			if random.IntN(30) == 0 {
+				batch[0][0].Charges[0].Cost = q.Limit + 1
+			}
+			rules := lua.NewRules(store.prefix, batch[0])
+			reply, _, err := store.decide(t.Context(), rules, batch, rules.Tallied(others), false)
+			require.NoError(t, err)
+			require.NoError(t, rules.Decode(reply, batch, func(_ int, err error) { require.NoError(t, err) }))
+			if !batch[0][0].Decision.Allowed {
+				refused++
+			}
+			calls, keys = calls+len(batch[0][0].Charges), keys+len(batch)*len(batch[0][0].Charges)
+		}
+		now = max(now, start)
+		if t.Failed() {
+			t.Fatalf("seed %d: %+v", seed, quotas)
+		}
+	}
+	m := regexp.MustCompile(`cmdstat_getrange:calls=(\d+)`).FindStringSubmatch(client.Info(t.Context(), "commandstats").Val())
+	reads, err := strconv.Atoi(m[1])
+	require.NoError(t, err)
+	left := reads - calls // the whole script reads each key so once more
+	t.Logf("%d charges, %d left to the whole script, %d refused", keys, left, refused)
+	assert.Less(t, left, keys/2)
+	assert.Greater(t, left, keys/20)
+	assert.Greater(t, refused, schedules*60/10)
+}
 
 // TestToldAboveLimit has a clock step back behind a window that has more than its limit, since
 // another algorithm took it. What is above the limit counts in the next window nevertheless.
