@@ -291,7 +291,10 @@ function fixed_window.add_units(rule, value, now, n, stamp)
   if others then came, was, extra, at = sub(value, 2, 8), u48(value, 16), u48(value, 22), 30 end
   if kind > ALIGNED or others and sub(value, 28, 29) ~= '\0\27' or not others and #value ~= 27 or sub(value, at, at + 6) ~= form then return nil end
   local from, to = period(rule, now)
-  local ends, used, last = u56(value, at + 7), u48(value, at + 14), u56(value, at + 20)
+  local a, b, c, d, e, f, g, h, i, j, k, l, m, t, u, v, w, x, y, z = byte(value, at + 7, at + 26)
+  local ends = (((((a*256 + b)*256 + c)*256 + d)*256 + e)*256 + f)*256 + g
+  local used = ((((h*256 + i)*256 + j)*256 + k)*256 + l)*256 + m
+  local last = (((((t*256 + u)*256 + v)*256 + w)*256 + x)*256 + y)*256 + z
   if kind == OWN and ends > to or kind == ALIGNED and last >= to or used + n > 281474976710655 then return nil end
   if kind == OWN and now < ends then
     to = ends

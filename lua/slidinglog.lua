@@ -197,7 +197,10 @@ end
 -- Charge of a string that only this version wrote: see add_units in tellers.lua.
 function log.add_units(rule, value, now, n, stamp)
   local head, width, limit, first = rule.head, rule.short and 4 or 6, rule.limit, #rule.head + 1
-  local size, newest = #value - 6 - first + width, newest_of(value, width)
+  local a, b, c, d, e, f, g = byte(value, -7, -1)
+  local size, newest = #value - 6 - first + width, nil
+  if not a then return nil end
+  if width == 4 then newest = ((((((e*256 + f)*256 + g)*256 + a)*256 + b)*256 + c)*256) + d else newest = (((((g*256 + a)*256 + b)*256 + c)*256 + d)*256 + e)*256 + f end
   if size < width or size % width ~= 0 or sub(value, 1, first - 1) ~= head or newest > now or n > limit then return nil end
   local units, at = size/width + n, now - rule.window
   if newest <= at then
@@ -216,7 +219,8 @@ function log.add_units(rule, value, now, n, stamp)
     units = limit
   end
   if units > STRING_MOST then return nil end
-  return head .. sub(value, first, width - 8) .. rep(sub(stamp, 8 - width), n) .. sub(stamp, 1, 7 - width), rule.window
+  local tick = sub(stamp, 8 - width)
+  return head .. sub(value, first, width - 8) .. (n == 1 and tick or rep(tick, n)) .. sub(stamp, 1, 7 - width), rule.window
 end
 
 -- @return

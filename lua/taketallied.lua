@@ -75,7 +75,7 @@ for r = 1, K do
             s = as.decode(stop >= first and sub(value, first, stop), rule, now)
             t[n], t[n + 1], t[n + 2], t[n + 3] = i, first, stop, rule
           else
-            local quota = heads.quota_of(head)
+            local quota = heads.known[head] or heads.quota_of(head)
             if not quota or not quota.units or quota.algorithm == kind or not algorithms[quota.algorithm] then return whole() end
             t[n], t[n + 1], t[n + 2], t[n + 3] = i, first, stop, quota
           end
@@ -97,7 +97,7 @@ for r = 1, K do
   end
 end
 
-local out, o, taken, asked = {now, nil, nil, nil, nil, nil, nil, nil, nil}, 1, {nil, nil, nil, nil}, {nil}
+local out, o, charged, asked = {now, nil, nil, nil, nil, nil, nil, nil, nil}, 1, {nil, nil, nil, nil}, {nil}
 local mine, costs = {nil, nil, nil, nil}, {nil, nil, nil, nil} -- of an ask: the key of each rule, and the cost
 at = 1
 while at < #blob do
@@ -117,7 +117,7 @@ while at < #blob do
     local s = states[k]
     if cost > 0 and verdict > 0 then
       rule.as.step(s, cost)
-      taken[k] = (taken[k] or 0) + cost
+      charged[k] = (charged[k] or 0) + cost
       if s.delay_taken and s.delay_taken >= verdict then verdict = s.delay_taken + 1 end
     elseif cost > 0 then
       asked[k] = true
@@ -142,7 +142,7 @@ local stamp, writes, w, ttl, ttl_text = be56(now), {nil, nil, nil}, 0, nil, nil
 for r = 1, K do
   local rule = rules[r]
   for k = rule.first, rule.last do
-    local n, t, value, life = taken[k], tallied[k], nil, nil
+    local n, t, value, life = charged[k], tallied[k], nil, nil
     if n then
       value, life = rule.as.encode(states[k], stamp)
       if not value then return whole() end
@@ -172,7 +172,8 @@ for r = 1, K do
             if not fresh then return whole() end
             ends = now + ends
           end
-          local head = #fresh == stop - first + 1 and sub(all, at + 21, first - 1) or sub(all, at + 21, first - 4) .. be24(#fresh)
+          local head, size = sub(all, at + 21, first - 1), #fresh
+          if size ~= stop - first + 1 then head = sub(head, 1, -3) .. char((size - size % 256)/256, size % 256) end
           if quota == rule then
             text = text .. sub(all, at, at + 6) .. stamp .. time_of(ends) .. head .. fresh
           else

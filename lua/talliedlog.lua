@@ -52,5 +52,6 @@ end
 function log.encode(s, stamp)
   local rule, n, width = s.rule, s.taken, s.rule.short and 4 or 6
   if rule.limit - s.room > STRING_MOST then return nil end
-  return rule.head .. sub(s.value, s.first, width - 8) .. rep(sub(stamp, 8 - width), n) .. sub(stamp, 1, 7 - width), rule.window
+  local tick = sub(stamp, 8 - width)
+  return rule.head .. sub(s.value, s.first, width - 8) .. (n == 1 and tick or rep(tick, n)) .. sub(stamp, 1, 7 - width), rule.window
 end

@@ -4,20 +4,19 @@
 --
 -- @needs fixedwindow.lua
 
--- in how many us n units more fit
-local function carried_after(s, n)
-  local rule, used, above = s.rule, s.used + s.extra, 0
-  local limit = s.taken and rule.limit or s.was
-  if s.used == 0 then return rule.kind == OWN and s.ended + rule.window - s.now or s.to - s.now end
-  if limit > 0 and used > limit then above = used - limit end
-  if above > limit then above = limit end
-  return (n <= used - above and s.to or s.to + rule.window) - s.now
-end
-
+-- All units come back with the window, but those above the limit with the next one.
 local function carried_outlook(s)
-  local used = s.used + s.extra
+  local rule, used, first = s.rule, s.used + s.extra, s.to - s.now
+  local limit, above, last = s.taken and rule.limit or s.was, 0, first
+  if s.used == 0 and rule.kind == OWN then
+    first = s.ended + rule.window - s.now
+    last = first
+  elseif s.used > 0 and limit > 0 and used > limit then
+    above, last = used - limit < limit and used - limit or limit, first + rule.window
+  end
+  s.first, s.last, s.soon = first, last, used - above -- of all, so many come back first
   s.more, s.reset = 0, 0
-  if used > 0 then s.more, s.reset = carried_after(s, s.room < 0 and 1 - s.room or 1), carried_after(s, used) end
+  if used > 0 then s.more, s.reset = (s.room < 0 and 1 - s.room or 1) <= s.soon and first or last, last end
 end
 
 function fixed_window.decode(value, rule, now, place)
@@ -44,7 +43,7 @@ function fixed_window.step(s, n)
 end
 
 function fixed_window.later(s, n)
-  if s.came then return carried_after(s, n) end
+  if s.came then return n <= s.soon and s.first or s.last end
   return window_after(s, n)
 end
 
