@@ -27,7 +27,7 @@ import (
 //     calls it as as['name'].
 //   - A line that ends in "-- @sole" says that the script has one algorithm. It is left out,
 //     rule.as in the driver becomes the name of the algorithm, and tables that nothing names
-//     any more are left out.
+//     any more are left out, as in taketallied.lua, which calls whole.
 //   - A local in capitals that is a number becomes the number, since a local costs each
 //     function that names it.
 //
@@ -47,12 +47,12 @@ func flattened(text string) *script {
 	for _, f := range s.functions {
 		f.body = rewrite(f.body, inlineMark, s.writeInline)
 	}
-	s.sole, s.lean = strings.Contains(s.main, soleMark), strings.Contains(s.main, "whole()")
+	s.sole = strings.Contains(s.main, soleMark)
 	s.main = rewrite(s.main, eachMark, s.writeEach)
 	if s.sole {
 		s.writeSole()
 	}
-	for s.dropUnused() || s.dropFields() || (s.sole || s.lean) && s.dropTables() {
+	for s.dropUnused() || s.dropFields() || (s.sole || strings.Contains(s.main, "return whole()")) && s.dropTables() {
 	}
 	return s
 }
@@ -143,7 +143,6 @@ type script struct {
 	registered []string // the tables of algorithms
 	main       string   // what follows the last function
 	sole       bool     // whether it is the script of one algorithm
-	lean       bool     // whether it has a script for what it does not decide
 }
 
 type function struct {

@@ -8,11 +8,13 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// newTallied returns the files of a script for keys that several algorithms charge, or did of late:
-// see tallies.lua. To other scripts, something else has written such a key.
-func newTallied(purpose int, algorithms Algorithms) *selection {
+// newTallied returns the files of a script for keys that several algorithms charge, or did of late,
+// beside those of n quotas: see tallies.lua. To other scripts, something else has written such a key.
+func newTallied(purpose int, others Algorithms, n int, quota func(i int) *core.Quota) *selection {
 	s := &selection{names: []string{"overlay.lua", "bytes.lua", "state.lua"}, purpose: purpose, tallies: true}
-	s.addSet(algorithms)
+	s.addSet(others)
+	s.addAlgorithms(n, quota)
+	s.add("tallies.lua")
 	return s
 }
 
@@ -55,10 +57,8 @@ func Lacking(err error) Algorithms {
 // Tallied returns the script that decides what l.Script does, also on keys that other algorithms
 // charge too. Its arguments are those of [Rules.EncodeTallied].
 func (l *Rules) Tallied(others Algorithms) *Script {
-	s := newTallied(taking, others)
+	s := newTallied(taking, others, len(l.rules), func(i int) *core.Quota { return &l.rules[i].Quota })
 	s.extra, s.several = l.reserves != nil, l.shape != nil
-	s.addAlgorithms(len(l.rules), func(i int) *core.Quota { return &l.rules[i].Quota })
-	s.add("tallies.lua")
 	return l.usual(others, s.join("take.lua"))
 }
 
@@ -118,9 +118,7 @@ func headOf(q *core.Quota) []byte {
 // Tallied makes l, a call that takes charges, one for keys that several algorithms charge.
 // All charges on a key must have one algorithm.
 func (l *Debts) Tallied(charges []core.Charge) {
-	s := newTallied(owing, all)
-	s.addAlgorithms(len(charges), func(i int) *core.Quota { return &charges[i].Quota })
-	s.add("tallies.lua")
+	s := newTallied(owing, all, len(charges), func(i int) *core.Quota { return &charges[i].Quota })
 	var heads []byte
 	for i := range charges {
 		heads = append(heads, headOf(&charges[i].Quota)...)
@@ -131,10 +129,8 @@ func (l *Debts) Tallied(charges []core.Charge) {
 // tally makes l, with a rule for each return, a call for keys that several algorithms charge.
 // All returns to a key must be to one algorithm.
 func (l *Returns) tally(rules []returnRule) {
-	s := newTallied(returning, all)
+	s := newTallied(returning, all, len(rules), func(i int) *core.Quota { return rules[i].quota })
 	s.several = true
-	s.addAlgorithms(len(rules), func(i int) *core.Quota { return rules[i].quota })
-	s.add("tallies.lua")
 	var heads []byte
 	for i := range rules {
 		if heads = append(heads, headOf(rules[i].quota)...); rules[i].memories != nil {
@@ -151,7 +147,5 @@ func TalliedLeases(prefix string, keys []string, args []any, charges []core.Char
 		i := slices.IndexFunc(charges, func(c core.Charge) bool { return Key(prefix, &c) == key })
 		heads = append(heads, headOf(&charges[i].Quota)...)
 	}
-	s := newTallied(taking, all)
-	s.add("tallies.lua")
-	return leaseScript(s), append(args, heads)
+	return leaseScript(newTallied(taking, all, 0, nil)), append(args, heads)
 }
