@@ -21,6 +21,7 @@ function tallies.on(t, command, a, b, c)
   elseif command == 'DEL' then
     t.value, t.life = false, 0
   elseif command == 'SETRANGE' then
+    a = a + 0 -- the Lua of miniredis takes no text for a number
     value = value .. string.rep('\0', a - #value)
     t.value = string.sub(value, 1, a) .. b .. string.sub(value, a + #b + 1)
     return #t.value
