@@ -188,6 +188,7 @@ func (s *selection) addAlgorithms(n int, quota func(i int) *core.Quota) {
 	}
 }
 
+// madeSmall is what a file that is told gets an empty table for: nothing decides by it.
 var madeSmall = regexp.MustCompile(`= small\(.*\)`)
 
 // scripts holds the scripts that have been asked for: as many as there are mixes of

@@ -8,8 +8,8 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// newTallied returns the files of a script for keys that several algorithms charge, or did of late,
-// beside those of n quotas: see tallies.lua. To other scripts, something else has written such a key.
+// newTallied returns the files of a script, by n quotas, for keys that several algorithms charge,
+// or did of late: see tallies.lua. To other scripts, something else has written such a key.
 func newTallied(purpose int, others Algorithms, n int, quota func(i int) *core.Quota) *selection {
 	s := &selection{names: []string{"overlay.lua", "bytes.lua", "state.lua"}, purpose: purpose, tallies: true}
 	s.addSet(others)
