@@ -40,12 +40,21 @@ func State(name string, q *core.Quota) string {
 // Append appends the rest of that member: the units that are left and, unless none come,
 // the seconds until there are more.
 func Append(b []byte, left, more int64) []byte {
-	b = strconv.AppendInt(b, left, 10)
+	b = appendInt(b, left)
 	if more > 0 {
 		b = append(b, ";t="...)
-		b = strconv.AppendInt(b, Seconds(core.Duration(more)), 10)
+		b = appendInt(b, Seconds(core.Duration(more)))
 	}
 	return b
+}
+
+// appendInt appends n, which is not negative. [strconv.AppendInt] writes it elsewhere first, and
+// then waits until it can read that.
+func appendInt(b []byte, n int64) []byte {
+	if n >= 10 {
+		b = appendInt(b, n/10)
+	}
+	return append(b, byte('0'+n%10))
 }
 
 // Join joins two lists of members, either of which may be empty.
