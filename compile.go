@@ -39,8 +39,9 @@ type version struct {
 
 	callers // how callers differ
 
-	named    *route   // of a named policy
-	patterns sync.Map // met by a named policy with path values
+	layers   sync.Pool // of *layer, to use again
+	named    *route    // of a named policy
+	patterns sync.Map  // met by a named policy with path values
 
 	mu     sync.RWMutex
 	routes map[routeID]*route    // of the others
@@ -82,6 +83,7 @@ func newVersion(policy *Policy, set RuleSet) *version {
 			p.byPath = p.byPath || k.Uses(grammar.Path)
 		}
 	}
+	p.layers.New = func() any { return &layer{version: p} }
 	p.callers = newCallers(policy.limiter, named, p.waits)
 
 	if addresses || p.exemptsIP {

@@ -98,7 +98,9 @@ func (d *Decision) decided(run *engine.Run, p *version, policy string, t *terms.
 // describe fills in what follows from what the engine has decided. A Decision is large:
 // where it is made for each request, it is filled in place.
 func (d *Decision) describe(p *version, policy string, t *terms.Terms) {
-	d.Policy, d.policy, d.terms = policy, p, t
+	set(&d.Policy, policy)
+	set(&d.policy, p)
+	set(&d.terms, t)
 	d.Allowed, d.Mode = d.of.Allowed, d.of.Mode
 	d.At = time.UnixMicro(d.of.At)
 	if !d.Allowed {
@@ -112,6 +114,13 @@ func (d *Decision) describe(p *version, policy string, t *terms.Terms) {
 	}
 	d.Delay = core.Duration(d.of.Delay)
 	p.limiter.noticeDecision(d)
+}
+
+// reset makes d zero, but for what describe, which overwrites the rest, leaves where it is.
+func (d *Decision) reset() {
+	d.Allowed, d.Mode, d.outcome, d.GivenBack, d.RetryAfter, d.Message = false, 0, answered, false, 0, ""
+	d.Waited, d.Delay, d.Taken, d.Latency, d.jitter, d.outer, d.loss = 0, 0, 0, 0, 0, nil, nil
+	d.of.Reset()
 }
 
 // retryAfter returns a time of package core as a duration.

@@ -59,7 +59,7 @@ func (p *Policy) serve(w http.ResponseWriter, r *http.Request, from door.Framewo
 	if err := v.checkGiven(given); err != nil {
 		return err
 	}
-	return layers.Get().(*layer).serve(v, w, r, from, given)
+	return v.layers.Get().(*layer).serve(w, r, from, given)
 }
 
 // decide is Adapter.Decide of package adapter.
@@ -68,8 +68,8 @@ func (p *Policy) decide(r *http.Request, from door.Framework, cost int64) (d Dec
 	if cost != 0 {
 		given = &Request{Cost: cost}
 	}
-	l := layers.Get().(*layer)
-	l.enter(p.current.Load(), r, from, given)
+	l := p.current.Load().layers.Get().(*layer)
+	l.enter(r, from, given)
 	if err = l.decide(false); err != nil {
 		p.limiter.failed(undecidedRequest, r, Decision{}, err)
 		return Decision{}, err

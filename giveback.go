@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/response"
 )
@@ -13,16 +12,6 @@ import (
 // Sets on one request are layers: of the application, of a group, of a route. Each decides
 // by itself, and takes at once. If an inner set refuses the request, the outer ones give
 // back what they took, so that a refusal costs nothing in any layer.
-
-// hold keeps the run of a request that the set has admitted, for a set behind it, and
-// reports whether it did.
-func (l *layer) hold(run *engine.Run) bool {
-	if !l.Decision.Allowed || l.Decision.Mode == core.ModeExempt {
-		return false
-	}
-	l.held.Set(run)
-	return true
-}
 
 // around returns the next set of the Limiter around l on the same request, or nil. Requests
 // that a handler makes with its context are others: they have responses of their own.
@@ -136,9 +125,11 @@ func (l *layer) amend(h http.Header, states []string, d *Decision) []string {
 			}
 		}
 	}
+	var room [128]byte
+	before := appendRateLimit(room[:0], &l.Decision)
 	for i, state := range slices.Backward(states) {
-		if state == l.state {
-			states[i] = d.state()
+		if state == string(before) {
+			states[i] = string(appendRateLimit(room[:0], d))
 			return states[:i]
 		}
 	}

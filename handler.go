@@ -68,21 +68,18 @@ func (p *Policy) Serve(w http.ResponseWriter, r *http.Request, given Request, ne
 }
 
 func (p *version) exchange(w http.ResponseWriter, r *http.Request, next http.Handler, given *Request) {
-	l := layers.Get().(*layer)
+	l := p.layers.Get().(*layer)
 	l.handler = next
-	_ = l.serve(p, w, r, (*exchange)(l), given) // a ServeMux has no log of errors
+	_ = l.serve(w, r, (*exchange)(l), given) // a ServeMux has no log of errors
 }
 
 // An exchange is a layer of net/http.
 type exchange layer
 
-func (e *exchange) Route() (method, pattern string) { return "", e.request.Pattern }
-
+func (e *exchange) Route() (method, pattern string)               { return "", e.request.Pattern }
 func (e *exchange) PathValue(r *http.Request, name string) string { return r.PathValue(name) }
-
-func (e *exchange) Caller(door.Part) (answer string, asked bool) { return "", false }
-
-func (e *exchange) RPC() bool { return false }
+func (e *exchange) Caller(door.Part) (answer string, asked bool)  { return "", false }
+func (e *exchange) RPC() bool                                     { return false }
 
 // Next runs the handler. One that has written nothing is answered as net/http does it
 // when the request ends, unless a framework around the rules writes an answer first.

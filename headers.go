@@ -62,18 +62,17 @@ const (
 func (l *layer) setHeaders(h http.Header, values []string, text []byte) {
 	d, style := &l.Decision, l.version.limiter.options.Headers
 	refused := !d.Allowed && d.outcome != degraded
-	f := response.Fields{Header: h, Values: values, Text: text}
+	var f response.Fields // a literal would be copied
+	f.Header, f.Values, f.Text = h, values, text
 	if (style == 0 || style&Draft11 != 0) && d.terms != nil && d.terms.Header != nil { // a barred client has no terms
 		policy := d.terms.Header
-		if d.policy.hides || d.of.Caller.Exempt != 0 {
-			shown, state := d.shownFields()
-			policy, f.Text = []string{shown}, append(f.Text, state...)
-		} else {
-			f.Text = appendRateLimit(f.Text, d)
+		if !d.showsAll() {
+			policy = []string{d.shownPolicy()}
 		}
-		if len(f.Text) > 0 {
-			h[headerPolicy] = response.Add(h[headerPolicy], policy)
-			l.state = f.End(headerRateLimit, h[headerRateLimit])
+		if f.Text = appendRateLimit(f.Text, d); len(f.Text) > 0 {
+			policies, states := h[headerPolicy], h[headerRateLimit] // an empty map answers at once
+			h[headerPolicy] = response.Add(policies, policy)
+			f.End(headerRateLimit, states)
 		}
 	}
 	if refused {
@@ -161,9 +160,9 @@ func (l *layer) nearest() (nearest RuleDecision, ok bool) {
 // appendRateLimit appends the RateLimit of a decision: for each rule what is left,
 // and the seconds until there is more.
 func appendRateLimit(b []byte, d *Decision) []byte {
-	separator := ""
+	all, separator := d.showsAll(), ""
 	for i, o := range d.of.Outcomes() {
-		if d.policy.members[i] != "" {
+		if d.policy.members[i] != "" && (all || d.shown(i)) {
 			b = append(append(b, separator...), d.policy.members[i]...)
 			b = fields.Append(b, d.of.Remaining(i), max(o.MoreAfter, o.RetryAfter))
 			separator = ", "
@@ -172,26 +171,17 @@ func appendRateLimit(b []byte, d *Decision) []byte {
 	return b
 }
 
-// state returns the value of RateLimit, or "" without one.
-func (d *Decision) state() (state string) {
-	if d.policy.hides || d.of.Caller.Exempt != 0 {
-		_, state = d.shownFields()
-		return state
-	}
-	var room [128]byte
-	return string(appendRateLimit(room[:0], d))
-}
+// showsAll reports whether all rules that may appear in headers do.
+func (d *Decision) showsAll() bool { return !d.policy.hides && d.of.Caller.Exempt == 0 }
 
-// shownFields returns RateLimit-Policy and RateLimit of the rules that appear in headers,
-// or "".
-func (d *Decision) shownFields() (policy, state string) {
-	for i, o := range d.of.Outcomes() {
+// shownPolicy returns RateLimit-Policy of the rules that appear in headers, or "".
+func (d *Decision) shownPolicy() (policy string) {
+	for i := range d.of.Outcomes() {
 		if d.shown(i) {
 			policy = fields.Join(policy, d.terms.Members[i])
-			state = fields.Join(state, string(fields.Append([]byte(d.policy.members[i]), d.of.Remaining(i), max(o.MoreAfter, o.RetryAfter))))
 		}
 	}
-	return policy, state
+	return policy
 }
 
 // setMarks tells the client which rules marked an admitted request.

@@ -38,7 +38,7 @@ func resolve(k KeyResolver, s *seen, options Options) string {
 
 func (s *seen) source(options Options) *layer {
 	l := &Limiter{options: options}
-	return &layer{version: &version{Policy: &Policy{limiter: l}}, request: s.request, framework: s}
+	return &layer{version: &version{Policy: &Policy{limiter: l}}, framework: s, ofRequest: ofRequest{request: s.request}}
 }
 
 // request returns one from 203.0.113.9, with headers as "Name: value".

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,39 +17,50 @@ import (
 	"github.com/routelimit/limit/rules"
 )
 
-// A layer is one rule set on one HTTP request. Layers are used again: see passage.
+// A layer is one rule set on one HTTP request. Layers are used again by the requests of a version:
+// see passage. What those have in common stays, see set.
 type layer struct {
 	RefusedError // the decision, and the error of one that is a refusal
 
+	version   *version
+	route     *route
+	framework door.Framework
+	held      engine.Hold // what the set took
+	ofRequest
+}
+
+// ofRequest is what a layer has of one request beside its decision.
+type ofRequest struct {
 	outer   *layer   // the set around this one, or nil
 	passage *passage // to what is behind the rules, or nil
 
-	version   *version
-	route     *route
-	request   *http.Request
-	framework door.Framework
-	given     *Request           // what a handler says of the request, or nil: see Policy.Serve
-	known     [door.Parts]string // of the caller
-	shared    bool               // whether something has it that may outlive the request
-	userless  bool               // whether a rule by user met no user, and no request had one so far
-	arrived   *time.Time         // when the request did, if a set has let it wait
+	request  *http.Request
+	given    *Request           // what a handler says of the request, or nil: see Policy.Serve
+	known    [door.Parts]string // of the caller
+	shared   bool               // whether something has it that may outlive the request
+	userless bool               // whether a rule by user met no user, and no request had one so far
+	arrived  *time.Time         // when the request did, if a set has let it wait
 
 	w        http.ResponseWriter // the response, as the handler of net/http writes to it
 	header   http.Header         // of it
 	recorder *response.Recorder  // of it, once the handler runs, if rules settle by its status
-	state    string              // of the quotas there, by this set
-	held     engine.Hold         // what the set took
 	spared   atomic.Bool         // whether a request with a response of its own was not charged again
 
 	handler http.Handler // of net/http, behind the rules
 }
 
-var layers = sync.Pool{New: func() any { return new(layer) }}
+// set sets what is often the same before: while garbage is collected, pointers cost to write.
+func set[T comparable](to *T, x T) {
+	if *to != x {
+		*to = x
+	}
+}
 
 // enter makes l, which is new, the layer of a request on one more rule set.
-func (l *layer) enter(p *version, r *http.Request, from door.Framework, given *Request) {
-	l.version, l.request, l.framework, l.given = p, r, from, given
-	l.route = p.route(from)
+func (l *layer) enter(r *http.Request, from door.Framework, given *Request) {
+	l.request, l.given = r, given
+	set(&l.framework, from)
+	set(&l.route, l.version.route(from))
 	if l.outer = layerOf(r.Context()); l.outer != nil {
 		l.arrived, l.Decision.loss = l.outer.arrived, l.outer.Decision.loss
 	}
@@ -58,8 +68,11 @@ func (l *layer) enter(p *version, r *http.Request, from door.Framework, given *R
 
 // leave ends l. After a panic, leave it to the garbage collector instead.
 func (l *layer) leave() {
-	l.held.End()
-	if l.passage == nil || l.passage.users.Leave() {
+	if l.passage == nil || l.passage.users.Alone() {
+		l.free()
+		return
+	}
+	if l.held.Close(); l.passage.users.Leave() {
 		l.free()
 	}
 }
@@ -67,13 +80,16 @@ func (l *layer) leave() {
 // free gives l back, which has no users any more, and has no use for its outer one.
 func (l *layer) free() {
 	if l.shared {
+		l.held.Keep()
 		return
 	}
 	if l.outer != nil {
 		l.outer.passage.done()
 	}
-	*l = layer{}
-	layers.Put(l)
+	l.held.End()
+	l.Decision.reset()
+	l.ofRequest = ofRequest{}
+	l.version.layers.Put(l)
 }
 
 // decide decides the request of l. If it is served, it waits as its rules say; the error
@@ -90,13 +106,8 @@ func (l *layer) decide(served bool) error {
 	if overlaps {
 		plan = plan.Exempting()
 	}
-	run := plan.Begin() // not ended after a panic of the program's functions
-	defer func() {
-		if !served || !l.hold(run) {
-			run.End()
-		}
-	}()
-	d.terms = p.usual
+	run := l.held.Begin(plan)
+	set(&d.terms, p.usual)
 	for _, step := range p.resolve {
 		if err := step(l, run); err != nil {
 			return err
@@ -116,6 +127,9 @@ func (l *layer) decide(served bool) error {
 		run.Keep(&d.of)
 	}
 	d.decided(run, p, l.route.name, d.terms)
+	if d.Allowed && d.Mode != core.ModeExempt {
+		l.held.Set()
+	}
 	return nil
 }
 
@@ -231,10 +245,6 @@ type passage struct {
 	mode  core.Mode
 	met   outcome
 	route *route
-
-	// The value of RateLimit. With more or longer values it needs another allocation.
-	values [1]string
-	text   [56]byte
 }
 
 type passageKey struct{}
@@ -247,13 +257,22 @@ func (p *passage) Value(key any) any {
 	return p.Context.Value(key)
 }
 
-// open makes the passage of l, if it has none.
-func (l *layer) open() *passage {
-	if l.passage == nil {
-		d := &l.Decision
-		l.passage = &passage{Context: l.request.Context(), layer: l, mode: d.Mode, met: d.outcome, route: l.route}
+// open makes the passage of l, with room for the value of RateLimit: more or longer values need
+// another allocation.
+func (l *layer) open() (values []string, text []byte) {
+	if l.version.limiter.options.Headers == NoHeaders {
+		l.passage = new(passage)
+	} else {
+		room := new(struct {
+			passage
+			values [1]string
+			text   [56]byte
+		})
+		l.passage, values, text = &room.passage, room.values[:0], room.text[:0]
 	}
-	return l.passage
+	p := l.passage
+	p.Context, p.layer, p.mode, p.met, p.route = l.request.Context(), l, l.Decision.Mode, l.Decision.outcome, l.route
+	return values, text
 }
 
 // done ends a use.

@@ -50,7 +50,7 @@ func newLosing(store core.Store) *losing {
 func (l *losing) hold(t *testing.T) Decision {
 	t.Helper()
 	r := httptest.NewRequest("GET", "/", nil)
-	d, err := l.policy.decide(r, &exchange{request: r}, 0)
+	d, err := l.policy.decide(r, &exchange{ofRequest: ofRequest{request: r}}, 0)
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
 	return d
@@ -161,7 +161,7 @@ func TestNothingToLose(t *testing.T) {
 	l := newLosing(memstore.New(nil))
 	first, second := l.hold(t), l.hold(t)
 	r := httptest.NewRequest("GET", "/", nil)
-	refused, err := l.policy.decide(r, &exchange{request: r}, 0)
+	refused, err := l.policy.decide(r, &exchange{ofRequest: ofRequest{request: r}}, 0)
 	require.NoError(t, err)
 	peeked, err := mustPolicy(New(nil, nil), twoAtOnce).Peek(t.Context(), Request{})
 	require.NoError(t, err)

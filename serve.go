@@ -14,8 +14,8 @@ import (
 )
 
 // serve decides a request, and answers it or calls what is behind the rules. L is new.
-func (l *layer) serve(p *version, w http.ResponseWriter, r *http.Request, from door.Framework, given *Request) error {
-	l.enter(p, r, from, given)
+func (l *layer) serve(w http.ResponseWriter, r *http.Request, from door.Framework, given *Request) error {
+	l.enter(r, from, given)
 	l.w, l.header = w, w.Header()
 	err := l.decide(true)
 	if err != nil {
@@ -116,8 +116,8 @@ func (l *layer) admit(w http.ResponseWriter) error {
 	d, status := &l.Decision, 0 // until the handler returns
 	l.version.limiter.notify(l.request, d, nil)
 	if d.Mode != core.ModeExempt {
-		room := l.open()
-		l.setHeaders(w.Header(), room.values[:0], room.text[:0])
+		values, text := l.open()
+		l.setHeaders(w.Header(), values, text)
 		if d.of.Watched != 0 {
 			d.setMarks(w.Header())
 		}
@@ -185,9 +185,11 @@ func (l *layer) pass() *http.Request {
 		d.of.OnLoss(d.loss.Close, l.reportLoss)
 		l.shared = true
 	}
-	p := l.open()
-	p.request = *l.request.WithContext(p)
-	return &p.request
+	if l.passage == nil {
+		l.open()
+	}
+	l.passage.request = *l.request.WithContext(l.passage)
+	return &l.passage.request
 }
 
 // reportLoss reports a lost lease to Observe once the request is done: until then the
@@ -258,6 +260,7 @@ func (l *layer) settle(status int) {
 // it has decided.
 func (l *layer) screen() bool {
 	o, d := &l.version.limiter.options, &l.Decision
+	*d = Decision{loss: d.loss} // without a version, since the decision has no rules
 	c := Client{l.request, l.version.limiter, l}
 	switch {
 	case o.Exempt != nil && o.Exempt(c):
@@ -270,6 +273,6 @@ func (l *layer) screen() bool {
 	default:
 		return false
 	}
-	d.Policy, d.At = l.route.name, time.Now() // without a version, since the decision has no rules
+	d.Policy, d.At = l.route.name, time.Now()
 	return true
 }

@@ -20,6 +20,14 @@ type Decision struct {
 	taken *taken // what may be given back; nil if nothing may
 }
 
+// Reset makes d zero, but for what the next decision of the plan overwrites.
+func (d *Decision) Reset() {
+	for i := range min(len(d.Outcomes()), len(d.keys.few)) {
+		d.keys.few[i] = "" // clear would be a call
+	}
+	d.Allowed, d.Watched, d.keys.many, d.lease, d.taken = false, 0, nil, nil, nil
+}
+
 // Watches reports whether a rule decided beside the others.
 func (d *Decision) Watches(rule int) bool { return d.Watched>>rule&1 != 0 }
 
@@ -47,7 +55,12 @@ func (d *Decision) Remaining(rule int) int64 {
 }
 
 // Key returns the key of a rule.
-func (d *Decision) Key(rule int) string { return d.keys.at(rule) }
+func (d *Decision) Key(rule int) string {
+	if d.keys.many != nil {
+		return d.keys.many[rule]
+	}
+	return d.keys.few[rule]
+}
 
 // keys are those of the charges of a decision. The charges themselves serve other
 // requests meanwhile. Few keys need no allocation, as the outcomes of package core.
@@ -65,13 +78,6 @@ func (k *keys) keep(charges []core.Charge) {
 	for i := range charges {
 		to[i] = charges[i].Key
 	}
-}
-
-func (k *keys) at(rule int) string {
-	if k.many != nil {
-		return k.many[rule]
-	}
-	return k.few[rule]
 }
 
 // WaitForSlot waits until the slot of an admitted request comes. It reports whether d has

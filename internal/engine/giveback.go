@@ -9,18 +9,39 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// A Hold has the run of a request that a rule set has admitted, until the request is served
-// or something behind the set refuses it. The zero Hold has none. It is safe for concurrent
-// use: a run is given back once, and taken again once.
-type Hold struct{ run atomic.Pointer[Run] }
+// A Hold has the runs of a rule set, one after the other. Until a request that the set has admitted
+// is served, something behind the set may claim its run, to give back what it took. Claims are
+// safe for concurrent use: a run is given back once, and taken again once.
+type Hold struct {
+	run     *Run // nil if it was claimed; the next request uses it again
+	held    bool // whether it may be claimed
+	claimed atomic.Bool
+}
 
-// Set makes r the run of h.
-func (h *Hold) Set(r *Run) { h.run.Store(r) }
+// Begin returns the run of the next request.
+func (h *Hold) Begin(p *Plan) *Run {
+	if h.run == nil || h.run.plan != p {
+		if h.run != nil {
+			h.run.End()
+		}
+		h.run = p.Begin()
+	}
+	return h.run
+}
 
-// End ends the run of h. What it took stays taken, or given back.
+// Set has the run claimed from now on. Nothing else uses h yet.
+func (h *Hold) Set() { h.held = true }
+
+// Close lets nothing claim the run any more: what it took stays taken, or given back.
+func (h *Hold) Close() { h.claimed.Store(true) }
+
+// End ends the request. Nothing else uses h any more.
 func (h *Hold) End() {
-	if r := h.run.Swap(nil); r != nil {
-		r.End()
+	if h.run != nil {
+		h.run.reset()
+	}
+	if h.held = false; h.claimed.Load() {
+		h.claimed.Store(false)
 	}
 }
 
@@ -36,11 +57,15 @@ func (h *Hold) Keep() bool {
 
 // claim returns the run of h, once, if what it took was given back, or if it was not.
 func (h *Hold) claim(given bool) *Run {
-	r := h.run.Swap(nil)
-	if r == nil || r.gave() == given {
+	if !h.held || h.claimed.Swap(true) {
+		return nil
+	}
+	r := h.run
+	if r.gave() == given {
+		h.run = nil
 		return r
 	}
-	h.run.Store(r)
+	h.claimed.Store(false)
 	return nil
 }
 
@@ -177,7 +202,8 @@ func (b *Refund) Amend(d *Decision) (given bool) {
 	if b.run.amended = given; !b.run.gave() {
 		b.run.End()
 	} else {
-		b.hold.Set(b.run)
+		b.hold.run = b.run
+		b.hold.claimed.Store(false)
 	}
 	return given
 }

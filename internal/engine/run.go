@@ -55,15 +55,20 @@ func (p *Plan) Begin() *Run {
 			r.rules[i] = uint8(i)
 		}
 		r.asks[0].Charges = r.Charges
-		r.agreed.Terms = p.usual
+		r.Caller.Terms, r.agreed.Terms = p.usual, p.usual
 	}
-	r.Caller, r.Waited, r.Latency, r.Ended, r.Unheld = Caller{Terms: p.usual}, 0, 0, 0, false
 	return r
 }
 
 // End gives r back, without the strings of the request. After a panic of the program's
 // functions, leave it to the garbage collector instead.
 func (r *Run) End() {
+	r.reset()
+	r.plan.runs.Put(r)
+}
+
+// reset makes r what Begin returns.
+func (r *Run) reset() {
 	for i := range r.Charges {
 		r.Charges[i].Key = ""
 	}
@@ -76,11 +81,15 @@ func (r *Run) End() {
 		r.returns.list, r.returns.rules, r.given = r.returns.list[:0], r.returns.rules[:0], r.given[:0]
 		r.later, r.owed = nil, nil
 	}
+	if r.Caller.Terms != r.plan.usual {
+		r.Caller.Terms = r.plan.usual
+	}
+	r.Caller.Class, r.Caller.Exempt = 0, 0
+	r.Waited, r.Latency, r.Ended, r.Unheld = 0, 0, 0, false
 	r.asked, r.amended, r.calling, r.waiter.ctx, r.held = false, false, nil, nil, nil
 	if r.waiter.place.Named() { // other goroutines may still have it
 		r.waiter = waiter{}
 	}
-	r.plan.runs.Put(r)
 }
 
 // Decide asks the store once. The call ends with one context; a slot in a queue that
@@ -241,7 +250,9 @@ func (r *Run) ask(d *Decision) (err error) {
 	if err != nil {
 		return err
 	}
-	d.Decision, d.plan, d.Caller = r.asks[0].Decision, r.plan, r.Caller
+	if d.Decision = r.asks[0].Decision; d.plan != r.plan || d.Caller != r.Caller {
+		d.plan, d.Caller = r.plan, r.Caller
+	}
 	d.keys.keep(r.Charges)
 	return nil
 }

@@ -25,5 +25,8 @@ func (u *Users) Add() bool {
 // Done removes a user, and reports whether it was the last one, and the owner has left.
 func (u *Users) Done() (last bool) { return u.n.Add(-1) == left }
 
+// Alone is Leave if there are no users, and otherwise does nothing.
+func (u *Users) Alone() bool { return u.n.CompareAndSwap(0, left) }
+
 // Leave reports whether there are no users any more. No user comes afterwards.
 func (u *Users) Leave() (last bool) { return u.n.Add(left) == left }

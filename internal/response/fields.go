@@ -24,13 +24,12 @@ type Fields struct {
 }
 
 // End makes the text since the last End the value of a field, after the values before.
-func (f *Fields) End(name string, before []string) (value string) {
+func (f *Fields) End(name string, before []string) {
 	text := f.Text[f.from:]
-	value = unsafe.String(unsafe.SliceData(text), len(text)) // nothing writes there again
+	value := unsafe.String(unsafe.SliceData(text), len(text)) // nothing writes there again
 	f.from = len(f.Text)
 	f.Values = append(f.Values, value)
 	f.Header[name] = Add(before, f.Values[len(f.Values)-1:len(f.Values):len(f.Values)])
-	return value
 }
 
 // Quota sets three fields of a quota: Limit, Remaining and Reset, between two parts of their names.
