@@ -93,8 +93,8 @@ func (r *Run) reset() {
 }
 
 // Decide asks the store once. The call ends with one context; a slot in a queue that
-// comes after the deadline of the other is a refusal. D must be the zero Decision, and
-// after an error, which wraps [ErrUndecided], it still is.
+// comes after the deadline of the other is a refusal. D must be the zero Decision, or Reset.
+// After an error, which wraps [ErrUndecided], it is not changed.
 func (r *Run) Decide(ctx, calling context.Context, d *Decision) error {
 	r.calling = calling
 	r.arrange()
