@@ -12,7 +12,7 @@ import (
 // Returns is a call that gives units back.
 type Returns struct {
 	Script *Script
-	One    *Script // for a single return: with an empty reply, it leaves the call to Script; or nil
+	One    *Script // for one key: with an empty reply, it leaves the call to Script; or nil
 	Keys   []string
 	Args   []any
 
@@ -83,8 +83,8 @@ func newReturns(prefix, now string, grace int, returns []core.Return, apart, tal
 		l.tally(rules)
 	} else {
 		l.Script = returnScript(rules, several)
-		if l.records == 1 {
-			l.One = returnOneScript(&rules[0].records[0].Return)
+		if len(l.states) == 1 {
+			l.One = returnOneScript(&rules[0])
 		}
 	}
 	for i := range l.places {
@@ -222,14 +222,14 @@ func returnScript(rules []returnRule, several bool) *Script {
 	})
 }
 
-// returnOneScript returns the script for a single return, or nil if that would leave the call
+// returnOneScript returns the script for returns to one key, or nil if that would leave the call
 // to the batch script: for algorithms whose give_back does not know what look would find, and
 // for a log with more units than a string has.
-func returnOneScript(r *core.Return) *Script {
-	q := &r.Quota
+func returnOneScript(u *returnRule) *Script {
+	q := u.quota
 	switch q.Algorithm {
 	case core.SlidingLog:
-		if q.Limit-r.Remaining > stringMost {
+		if slices.ContainsFunc(u.records, func(r returnRecord) bool { return q.Limit-r.Remaining > stringMost }) {
 			return nil
 		}
 	case core.FixedWindow, core.SlidingCells, core.SlidingCounter, core.TokenBucket, core.LeakyBucket:
@@ -237,8 +237,7 @@ func returnOneScript(r *core.Return) *Script {
 		return nil
 	}
 	return once(q.Algorithm, func() *Script {
-		files := newSelection(returning)
-		files.one = true
+		files := &selection{names: []string{"undo.lua", "bytes.lua", "state.lua"}, purpose: returning, one: true}
 		files.addAlgorithms(1, func(int) *core.Quota { return q })
 		return files.join("returnone.lua")
 	})
@@ -263,8 +262,11 @@ func (l *Returns) Decode(reply []int64) ([]core.Returned, error) {
 			return nil, wrong(-given, l.states[p.state])
 		}
 	}
-	if len(reply) == n {
+	if len(reply) == n && l.One == nil {
 		return nil, fmt.Errorf("%w: no outcomes of %d returns", ErrReply, n)
+	}
+	if len(reply) == n { // the key is full: see returnone.lua
+		reply = append(slices.Clip(reply), l.returns[0].Quota.Capacity(), 0, 0)
 	}
 	given, outcomes := slices.Clone(reply[:n]), reply[n:]
 	results := make([]core.Returned, len(l.returns))
