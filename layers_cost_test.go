@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
@@ -21,7 +22,7 @@ import (
 // TestCostOfLayers measures how long Redis takes for a request to two rule sets, one around
 // the other, of which nine in ten are refused by the inner one: with the outer set giving
 // back what it took, and as if it did not. LIMIT_LONGEST=1 runs it, and wants a machine with
-// nothing else to do. BENCHMARKS.md has the figures.
+// nothing else to do. BENCHMARKS.md has the figures; here they have a fifth more for noise.
 func TestCostOfLayers(t *testing.T) {
 	if os.Getenv("LIMIT_LONGEST") == "" {
 		t.Skip("set LIMIT_LONGEST=1 to run it")
@@ -49,7 +50,12 @@ func TestCostOfLayers(t *testing.T) {
 					}
 				}
 			}
-			t.Logf("%-12s %2d callers: %.1f us, giving back %.1f us: %.2f", test.name, callers, least[0], least[1], least[1]/least[0])
+			ratio, most := least[1]/least[0], 1.5
+			if callers > 1 && test.rule.Algorithm == (limit.TokenBucket{Burst: 10_000}) {
+				most = 2.2
+			}
+			t.Logf("%-12s %2d callers: %.1f us, giving back %.1f us: %.2f", test.name, callers, least[0], least[1], ratio)
+			assert.Less(t, ratio, 1.2*most)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	maxInFlight = 2           // calls of a batcher at the same time, but for returns 1: see inFlight
+	maxInFlight = 2           // calls of a batcher at the same time, but for returns 1: see most
 	maxBatch    = 128         // requests in a call; 128 keep Redis for about 0.6 ms
 	leftFor     = time.Second // see batcher.left: a key that another version of a rule has charged has company
 	maxWeight   = 2_500       // µs that all but the first keep Redis at worst, by [lua.Rules.Weight]
@@ -41,9 +41,11 @@ type batcher struct {
 	others  atomic.Uint32 // the algorithms that these keys had beside those of the rules: lua.Algorithms
 	left    atomic.Int64  // until when lone requests are decided as a batch, in ticks
 
+	returner *batcher // of the same policy; nil for returns
+
 	mu       sync.Mutex
-	inFlight int
-	queue    []*request // in order of arrival
+	inFlight atomic.Int32 // written under mu
+	queue    []*request   // in order of arrival
 }
 
 // A request is the asks of a call of Take, or a call of Return. The batcher's lock guards
@@ -105,9 +107,8 @@ func (b *batcher) giveBack(ctx context.Context, returns []core.Return) ([]core.R
 	if !finished {
 		return nil, err
 	}
-	results := r.results
-	r.recycle()
-	return results, err
+	defer r.recycle()
+	return r.results, err
 }
 
 // do sends a request, at once or with others. If it has not finished, it belongs to the call.
@@ -138,13 +139,9 @@ func (b *batcher) do(ctx context.Context, r *request) (err error, finished bool)
 func (b *batcher) goesAlone(r *request) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	most := b.store.inFlight()
-	if b.rules == nil {
-		most = 1
-	}
-	alone := b.inFlight < most
+	alone := int(b.inFlight.Load()) < b.most()
 	if alone {
-		b.inFlight++
+		b.inFlight.Add(1)
 	}
 	if alone && b.rules == nil {
 		b.mu.Unlock()
@@ -159,6 +156,15 @@ func (b *batcher) goesAlone(r *request) bool {
 		b.queue = append(b.queue, r)
 	}
 	return alone
+}
+
+// most returns how many calls may be in flight. A call of returns takes the place of one that
+// decides, since a larger batch costs Redis less than one more call.
+func (b *batcher) most() int {
+	if b.returner == nil {
+		return 1
+	}
+	return b.store.inFlight() - int(b.returner.inFlight.Load())
 }
 
 func (r *request) recycle() {
@@ -195,8 +201,7 @@ func (b *batcher) keyOf(r *request) string {
 
 // late returns the error of r, which has no answer within the timeout.
 func (b *batcher) late(r *request) error {
-	began := ticks() - int64(b.store.timeout())
-	return cmp.Or(b.store.blocked(b.keyOf(r), began), b.store.reach.Load().err)
+	return cmp.Or(b.store.blocked(b.keyOf(r), ticks()-int64(b.store.timeout())), b.store.reach.Load().err)
 }
 
 // nextBatch takes a batch from the queue. It returns nil if the queue is empty: then
@@ -206,7 +211,7 @@ func (b *batcher) nextBatch() []*request {
 	defer b.mu.Unlock()
 	var batch []*request
 	var weight int64
-	for len(batch) < maxBatch {
+	for surplus := int(b.inFlight.Load()) > max(1, b.most()); len(batch) < maxBatch && !surplus; {
 		r := b.next()
 		if r == nil {
 			break
@@ -222,7 +227,7 @@ func (b *batcher) nextBatch() []*request {
 		batch = append(batch, r)
 	}
 	if batch == nil {
-		b.inFlight--
+		b.inFlight.Add(-1)
 	}
 	return batch
 }
@@ -255,9 +260,7 @@ func (b *batcher) send(batch []*request) {
 		return nil
 	})
 	for _, r := range batch {
-		if err != nil {
-			r.err = err
-		}
+		r.err = cmp.Or(err, r.err)
 		r.done <- struct{}{}
 	}
 }
@@ -324,14 +327,12 @@ func (b *batcher) decide(ctx context.Context, batch []*request) error {
 }
 
 func (b *batcher) returnUnits(ctx context.Context, batch []*request) error {
-	s, all := b.store, batch[0].returns
-	var results []core.Returned
-	var err error
+	s, all := b.store, slices.Clip(batch[0].returns)
+	for _, r := range batch[1:] {
+		all = append(all, r.returns...)
+	}
+	results, err := []core.Returned(nil), error(nil)
 	if len(batch) > 1 {
-		all = nil
-		for _, r := range batch {
-			all = append(all, r.returns...)
-		}
 		results, err = s.giveBack(ctx, lua.JoinReturns(b.part.prefix, s.now(), s.grace, all))
 	} else {
 		results, err = s.giveBack(ctx, lua.NewReturns(b.part.prefix, s.now(), s.grace, all, false))
@@ -350,18 +351,15 @@ func (b *batcher) returnUnits(ctx context.Context, batch []*request) error {
 }
 
 func (s *Store) giveBack(ctx context.Context, c *lua.Returns) ([]core.Returned, error) {
-	if c.One != nil {
-		reply, err := s.run(ctx, &invocation{script: c.One, keys: c.Keys, args: c.Args})
-		if err != nil {
+	var reply []int64
+	for _, script := range []*lua.Script{c.One, c.Script} {
+		if script == nil || len(reply) > 0 {
+			continue
+		}
+		var err error
+		if reply, err = s.run(ctx, &invocation{script: script, keys: c.Keys, args: c.Args}); err != nil {
 			return nil, err
 		}
-		if len(reply) > 0 {
-			return c.Decode(reply)
-		}
-	}
-	reply, err := s.run(ctx, &invocation{script: c.Script, keys: c.Keys, args: c.Args})
-	if err != nil {
-		return nil, err
 	}
 	return c.Decode(reply)
 }

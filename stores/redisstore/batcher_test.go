@@ -57,7 +57,7 @@ func idle(t *testing.T, b *batcher) {
 	require.Eventually(t, func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return b.inFlight == 0
+		return b.inFlight.Load() == 0
 	}, 10*time.Second, time.Millisecond)
 }
 

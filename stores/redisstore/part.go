@@ -44,6 +44,10 @@ func (p *part) batcherOf(policy string, asks []core.Ask) *batcher {
 	if b != nil {
 		return b
 	}
+	var returner *batcher
+	if asks != nil {
+		returner = p.returner(policy)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	variants := p.policies[policy]
@@ -60,7 +64,7 @@ func (p *part) batcherOf(policy string, asks []core.Ask) *batcher {
 	}
 	b = &batcher{part: p, store: p.store}
 	if asks != nil {
-		b.rules = lua.NewRules(p.prefix, asks)
+		b.rules, b.returner = lua.NewRules(p.prefix, asks), returner
 	}
 	p.policies[strings.Clone(policy)] = append(slices.Clip(variants), b)
 	p.batchers++
@@ -70,12 +74,8 @@ func (p *part) batcherOf(policy string, asks []core.Ask) *batcher {
 // evict returns the variants without one that was not used since the last eviction:
 // of those, the oldest. Variants before it get a second chance.
 func evict(variants []*batcher) []*batcher {
-	for i, b := range variants {
-		if !b.used.Swap(false) {
-			return slices.Concat(variants[:i], variants[i+1:])
-		}
-	}
-	return variants[1:]
+	i := max(0, slices.IndexFunc(variants, func(b *batcher) bool { return !b.used.Swap(false) }))
+	return slices.Concat(variants[:i], variants[i+1:])
 }
 
 func find(variants []*batcher, asks []core.Ask) *batcher {
