@@ -24,11 +24,8 @@ if type(value) == 'string' then
   owed = s and math.max(0, -s.room) or 0
 end
 
-local some = {0, {}}
-if call('EXISTS', keys[2]) == 1 then some = call('HSCAN', keys[2], argv[6], 'COUNT', '1000') end
-local holds, units, next, ended = 0, 0, 0, 0
-for i = 2, #some[2], 2 do
-  local stop, n = string.match(some[2][i], '^L (%d+) (%d+)')
+local holds, units, next, ended, some = 0, 0, 0, 0, {0, {}}
+local function count(stop, n)
   local left = stop and stop - now
   if left and left > 0 then
     holds, units = holds + 1, units + n
@@ -36,5 +33,15 @@ for i = 2, #some[2], 2 do
   elseif left then
     ended = ended + 1
   end
+end
+
+local few = redis.pcall('GET', keys[2])
+if type(few) == 'string' then
+  for i = 18, #few - 93, 94 do
+    if string.find(few, '^[LK]', i + 24) then count(tonumber(sub(few, i + 25, i + 40)), u48(few, i + 57)) end
+  end
+elseif few then
+  some = call('HSCAN', keys[2], argv[6], 'COUNT', '1000')
+  for i = 2, #some[2], 2 do count(string.match(some[2][i], '^L (%d+) (%d+)')) end
 end
 return {tonumber(some[1]), owed, holds, units, next, ended}

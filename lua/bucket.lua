@@ -179,6 +179,7 @@ function bucket.give_back(value, r, now, remembered)
   if window ~= r.window or last > now or r.at > now then return 0 end
   if part > 0 then missing, part = missing - 1, window - part end -- as a level
   local units, rest = later(missing, part, r, now - last)
+  if units == 0 and rest == 0 then return 0, '' end -- @settle
   if units == 0 and rest == 0 then return 0 end
   local given, back, memory, life = give(r, now, units, rest, remembered)
   if given == 0 and back == 0 then return 0 end

@@ -323,6 +323,7 @@ function fixed_window.give_back(value, r, now)
   end
   local count = u48(value, 15)
   local last = u56(value, 21)
+  if last <= now and now >= to then return 0, '' end -- @settle
   if r.at < from or r.at > now or now >= to or last < from or last >= to then return 0 end
   if r.cost >= count then return count, '' end
   count = count - r.cost

@@ -25,9 +25,10 @@ import (
 //   - A function that the script does not name any more is left out, and one that small(…)
 //     gets and nothing reads. One whose calls have become its body stays if the script also
 //     calls it as as['name'].
-//   - A line that ends in "-- @sole" says that the script has one algorithm. It is left out,
-//     rule.as in the driver becomes the name of the algorithm, and tables that nothing names
-//     any more are left out, as in taketallied.lua, which calls whole.
+//   - A line that ends in "-- @sole" says that the driver calls all hooks that are called, so
+//     others and tables that nothing names any more are left out, as in taketallied.lua, which
+//     calls whole. If the script has one algorithm, so is the line, and rule.as in the driver
+//     becomes the name of the algorithm.
 //   - A local in capitals that is a number becomes the number, since a local costs each
 //     function that names it.
 //
@@ -48,10 +49,12 @@ func flattened(text string) *script {
 		f.body = rewrite(f.body, inlineMark, s.writeInline)
 	}
 	s.sole = strings.Contains(s.main, soleMark)
+	s.one = s.sole && len(s.registered) == 1
 	s.main = rewrite(s.main, eachMark, s.writeEach)
-	if s.sole {
+	if s.one {
 		s.writeSole()
 	}
+	s.main = strings.ReplaceAll(s.main, soleMark, "\n")
 	for s.dropUnused() || s.dropFields() || (s.sole || strings.Contains(s.main, "return whole()")) && s.dropTables() {
 	}
 	return s
@@ -142,7 +145,8 @@ type script struct {
 	functions  []*function
 	registered []string // the tables of algorithms
 	main       string   // what follows the last function
-	sole       bool     // whether it is the script of one algorithm
+	sole       bool     // whether only the driver calls hooks
+	one        bool     // whether it is also the script of one algorithm
 }
 
 type function struct {
@@ -273,7 +277,7 @@ func (s *script) writeEach(line string) string {
 	var b strings.Builder
 	keyword, others := "if", false
 	branch := func(owner, body string) {
-		if s.sole {
+		if s.one {
 			fmt.Fprintf(&b, "do\n%s\n", body)
 		} else {
 			fmt.Fprintf(&b, "%s rule.as == %s then\n%s\n", keyword, owner, body)
@@ -313,9 +317,6 @@ func (s *script) writeEach(line string) string {
 
 // writeSole writes the name of the only algorithm where the driver asks for it.
 func (s *script) writeSole() {
-	if len(s.registered) != 1 {
-		panic(fmt.Sprintf("lua: a script of one algorithm has %v", s.registered))
-	}
 	s.main = rewrite(s.main, soleMark, func(string) string { return "" })
 	s.main = strings.ReplaceAll(s.main, "rule.as.", s.registered[0]+".")
 	s.top(func(line string) string {

@@ -1,7 +1,23 @@
--- What hold.lua, settle.lua and extend.lua share. The form of a hold and of its two keys is in
--- hold.lua.
+-- What hold.lua, settle.lua and extend.lua share.
+--
+-- A key with few holds has them in one string, since a hash and a sorted set cost three times as
+-- much. It becomes these when it has many, or if a call needs what is not done with a string, and
+-- is a string again once it has had none.
+--
+-- string   'H'  first:16, and for each hold id:24  state:1  stop:16  at:16  units:6  remaining:15
+--          reset:16, all digits but the units, which are big-endian, and ids and states
+-- hash     by the id of each hold its state, stop, units and, unless it was settled, at, remaining,
+--          reset and the units that stay when it ends; n is first, and t when the two keys end
+--
+-- state    L it lives, or K if it stays charged when it ends; E it has ended; S it was settled
+-- stop     when it ends, or is forgotten, us. In the sorted set it stays where it would have ended,
+--          if it is not forgotten before, until it is looked at then
+-- units    that count for it
+-- at, remaining, reset   of the admission its time, and what remained and the us until the quota
+--          was full, or 0 in a string if the algorithm does not need that
+-- first    before that time nothing ends, or is to be forgotten
 
-local call, char, format, match, sub = redis.call, string.char, string.format, string.match, string.sub
+local call, pcall, format, match, sub = redis.call, redis.pcall, string.format, string.match, string.sub
 
 -- the faster of two, or on servers of 32 bits the one that can write a time
 local WHOLE = format('%d', 4294967296) == '4294967296' and '%d' or '%.0f'
@@ -24,11 +40,38 @@ local function parse_hold(hold)
   if state and #stop < 17 and #units < 16 then return state, stop, units, rest end
 end
 
+-- Makes a string a hash and a sorted set. It returns false if no script wrote it.
+local function unfold(hash, ends, now)
+  local value, form = pcall('GET', hash), string.gsub('^(x+)([LKES])(6)(6)(......)(5)(6)$', '[56]', {['5'] = string.rep('%d', 15), ['6'] = string.rep('%d', 16)})
+  if type(value) ~= 'string' or (#value - 17) % 94 ~= 0 or not match(value, '^H%d+') then return false end
+  local fields, scores, left = {'n', sub(value, 2, 17)}, {}, call('PTTL', hash)
+  form = string.gsub(form, 'x', '%%x')
+  for i = 18, #value, 94 do
+    local id, state, stop, at, units, remaining, reset = match(sub(value, i, i + 93), form)
+    if not id then return false end
+    local n = 0
+    for j = 1, 6 do n = n*256 + string.byte(units, j) end
+    units = text_of(n)
+    local text = (state == 'K' and 'L' or state) .. ' ' .. stop .. ' ' .. units
+    if state ~= 'S' then text = table.concat({text, at, remaining, reset, state == 'K' and units or '0'}, ' ') end
+    fields[#fields + 1], fields[#fields + 2] = id, text
+    scores[#scores + 1], scores[#scores + 2] = stop, id
+  end
+  fields[#fields + 1], fields[#fields + 2] = 't', text_of(now + 1000*left)
+  call('DEL', hash)
+  call('HSET', hash, unpack(fields))
+  pcall('ZADD', ends, unpack(scores))
+  for _, key in ipairs({hash, ends}) do call('PEXPIRE', key, left) end
+end
+
 -- What a hash has of an id: n and t, or false if no script wrote it; the hold if there is one,
 -- and what parse_hold says of it.
-local function read_hold(hash, id)
-  local got = redis.pcall('HMGET', hash, id, 'n', 't')
-  if got.err then return false end
+local function read_hold(hash, ends, id, now)
+  local got = pcall('HMGET', hash, id, 'n', 't')
+  if got.err then
+    if unfold(hash, ends, now) == false then return false end
+    got = call('HMGET', hash, id, 'n', 't')
+  end
   local hold, soonest, lives = got[1], tonumber(got[2] or nil), tonumber(got[3] or nil)
   if not hold then return soonest, lives end
   local state, stop, units, rest = parse_hold(hold)
@@ -44,7 +87,7 @@ end
 local function write_hold(hash, ends, id, hold, stop, soonest, lives, least, now)
   local fields, kept = {id, hold}, nil
   if stop then
-    redis.pcall('ZADD', ends, text_of(stop), id)
+    pcall('ZADD', ends, text_of(stop), id)
     if not soonest or stop < soonest then fields[3], fields[4] = 'n', text_of(stop) end
   end
   if not lives or lives < least then

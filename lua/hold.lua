@@ -1,28 +1,20 @@
--- Decides one ask by another script, or by a second one if that leaves it, and holds what it took: see core.Hold.
+-- Decides one ask by another script, or by a second one if that leaves it, and holds what it took:
+-- see core.Hold.
 --
--- KEYS      those of the script; then of each charge that is held two: a hash of its holds by
---           their ids, and a sorted set of the ids by the time at which they end, or are
---           forgotten at the earliest
--- ARGV      those of the script, but for the number of the call; then the id; the us for which
---           the hold lives; a digit for each charge of the ask: 0 it is not held, 1 it is, 2 it
---           stays charged when the hold ends; the ms for which an end is remembered; the number
---           of the call
--- reply     the time; 0, or 1 if the hold lives already, 2 if it was settled of late, 3 if it
---           has ended, and is to be ended first; of each held charge the units that it has
---           taken, if the hold lives; how many holds on its keys are to be ended, and of each
---           its charge and id:6+6; then, for 0 and 1, what the script replies behind its time,
---           and the number of the call. A call that comes after its deadline has the first and
---           the last only. If no script wrote what holds of a charge are in, all between these is
---           its number, below 0, and no units were taken
---
--- A hold is text: L if it lives, E if it has ended, S if it was settled; the time at which it
--- ends or is forgotten; the units that count for it; unless it was settled, of the admission its
--- time, what remained, and the us until the quota was full; the units that stay when it ends.
--- In the sorted set it stays where it would have ended, if it is not forgotten before, until it
--- is looked at then. Two more fields of the hash are times: before n nothing ends, and until t
--- the two keys live.
---
--- @needs held.lua
+-- KEYS      those of the script; then of each charge that is held the key of its holds, and then
+--           of each a sorted set for it: see held.lua
+-- ARGV      those of the script, but for the number of the call; then the ms for which an end is
+--           remembered; the id, and for each charge that is held a byte: its number, 64 more if it
+--           stays charged when the hold ends, and 128 more if what remained is needed to give
+--           units back; the us for which the hold lives; the number of the call
+-- reply     what the script replies. If it took nothing since holds on the keys are to be known
+--           first, the second is below 0: the time; -2, or -3 if the hold lives already, -4 if it
+--           was settled of late, -5 if it has ended, and is to be ended first; of each held charge
+--           the units that it has taken, if the hold lives; how many holds on its keys are to be
+--           ended, and of each its charge and id:6+6; then, for -2 and -3, what the script replies
+--           behind its time, and the number of the call. A call that comes after its deadline has
+--           the first and the last only. If no script wrote what holds of a charge are in, all
+--           between these is its number, below 0, and no units were taken
 
 local function decide(KEYS, ARGV)
 INNER
@@ -31,87 +23,141 @@ local function decide_left(KEYS, ARGV)
 OTHER
 end
 
+local call, pcall, byte, find, format, rep, sub = redis.call, redis.pcall, string.byte, string.find, string.format, string.rep, string.sub
 local last = #ARGV
-local number, memory, flags, life, id = ARGV[last] + 0, ARGV[last - 1] + 0, ARGV[last - 2], ARGV[last - 3] + 0, ARGV[last - 4]
-local args = {unpack(ARGV, 1, last - 5)}
-args[#args + 1] = number
-local now, deadline, grace = time_of(ARGV[1]), ARGV[2] + 0, ARGV[3] + 0
-if now > deadline and deadline > 0 then return {now, number} end
-args[1] = text_of(now)
+local now, deadline, grace, list = ARGV[1], ARGV[2] + 0, ARGV[3] + 0, ARGV[5]
+local number, life, id, memory = ARGV[last] + 0, ARGV[last - 1] + 0, sub(ARGV[last - 2], 1, 24), ARGV[last - 3] + 0
+local flags = sub(ARGV[last - 2], 25)
+local H, few, usual = #flags, {nil, nil, nil, nil}, true
+local first = #KEYS - 2*H
+if now ~= '' then
+  now = now + 0
+else
+  local t = call('TIME')
+  now = t[1]*1000000 + t[2]
+  if now > deadline and deadline > 0 then return {now, number} end
+end
+ARGV[1] = now
 
-local first = #KEYS - 2*#string.gsub(flags, '0', '')
-local found, out, over, at, soonests, lives = 0, {now, 0}, {}, first, {}, {}
-for c = 1, #flags do
-  if sub(flags, c, c) ~= '0' then
-    local hash, ends = KEYS[at + 1], KEYS[at + 2]
-    at = at + 2
-    local soonest, lasts, _, state, stop, n = read_hold(hash, id)
-    if soonest == false then return {now, -c, number} end
-    local units = 0
-    if state == 'L' and stop + 0 > now then
-      found, units = math.max(found, 1), n + 0
-    elseif state == 'L' then
-      found = 3
-    elseif state == 'S' and stop + 0 > now then
-      found = math.max(found, 2)
-    end
-    out[#out + 1] = units
-    if soonest and soonest <= now then
-      local list = redis.pcall('ZRANGEBYSCORE', ends, '-inf', text_of(now), 'LIMIT', '0', '8')
-      if list.err then return {now, -c, number} end
-      for _, other in ipairs(list) do
-        local state, stop = parse_hold(call('HGET', hash, other) or '')
-        if state == 'L' and #other == 24 and match(other, '^%x+$') then
-          over[#over + 1], over[#over + 2], over[#over + 3] = c, tonumber(sub(other, 1, 12), 16), tonumber(sub(other, 13), 16)
-        elseif state and state ~= 'L' and stop + 0 > now then
-          call('ZADD', ends, stop, other)
-        else
-          call('HDEL', hash, other)
-          call('ZREM', ends, other)
+for h = 1, H do -- each key has few holds, of which none has ended
+  local value = pcall('GET', KEYS[first + h])
+  if value then
+    usual = type(value) == 'string' and byte(value) == 72 and #value < 3000 and (#value - 17) % 94 == 0 and not find(value, id, 18, true)
+    local soonest = usual and tonumber(sub(value, 2, 17))
+    if soonest and soonest <= now then -- some have been settled, or extended, or are to be forgotten
+      local rest = ''
+      for i = 18, #value, 94 do
+        local state, stop = byte(value, i + 24), tonumber(sub(value, i + 25, i + 40)) or 0
+        if stop > now then
+          if soonest <= now or stop < soonest then soonest = stop end
+          rest = rest .. sub(value, i, i + 93)
+        elseif state ~= 69 and state ~= 83 then
+          usual = false
         end
       end
-      soonest = tonumber(call('ZRANGE', ends, '0', '0', 'WITHSCORES')[2])
-      if soonest then call('HSET', hash, 'n', text_of(soonest)) else call('DEL', hash) end
+      value = soonest > now and 'H' .. format('%016.0f', soonest) .. rest or nil
     end
-    soonests[c], lives[c] = soonest, soonest and lasts
+    usual = usual and soonest
+    if not usual then break end
+    few[h] = value
   end
 end
-out[2], out[#out + 1] = found, #over / 3
+
+local stop = now + life
+if usual then
+  local reply = decide(KEYS, ARGV)
+  if #reply == 3 and reply[2] == 0 then reply = decide_left(KEYS, ARGV) end -- see takeone.lua
+  if #reply < 3 or reply[2] < 1 then return reply end
+  local small = format('%d', 4294967296) ~= '4294967296' -- a server of 32 bits
+  local times, none = format(small and '%016.0f%016.0f' or '%016d%016d', stop, now), rep('0', 31)
+  local usually = life + 1000*memory
+  local ends, lasts, ttl = sub(times, 1, 16), nil, nil
+  for h = 1, H do
+    local flag = byte(flags, h)
+    local c = flag % 64
+    local units, reset = sub(list, 8*c - 5, 8*c), reply[3*c + 2]
+    if units ~= '\0\0\0\0\0\0' then
+      local key, value, rest = KEYS[first + h], few[h], none
+      if flag > 127 then rest = format(small and '%015.0f%016.0f' or '%015d%016d', reply[3*c], reset) end
+      -- for as long as the units may count, since nobody may come before
+      if reset < usually then reset = usually end
+      if reset ~= lasts then lasts, ttl = reset, format('%.0f', reset/1000 + grace) end
+      local hold, age = id .. (flag % 128 > 63 and 'K' or 'L') .. times .. units .. rest, ttl
+      if value then
+        local left, soonest = call('PTTL', key), sub(value, 2, 17)
+        if left > ttl + 0 then age = left end
+        hold = (ends < soonest and 'H' .. ends or sub(value, 1, 17)) .. sub(value, 18) .. hold
+      else
+        hold = 'H' .. ends .. hold
+      end
+      call('PSETEX', key, age, hold)
+    end
+  end
+  return reply
+end
+
+HELD
+local found, out, over, soonests, all = 0, {now, 0}, {}, {}, {}
+for h = 1, H do
+  local hash, ends, c = KEYS[first + h], KEYS[first + H + h], byte(flags, h) % 64
+  local soonest, lives, _, state, stop, n = read_hold(hash, ends, id, now)
+  if soonest == false then return {now, -c, number} end
+  local units = 0
+  if state == 'L' and stop + 0 > now then
+    found, units = math.max(found, 1), n + 0
+  elseif state == 'L' then
+    found = 3
+  elseif state == 'S' and stop + 0 > now then
+    found = math.max(found, 2)
+  end
+  out[#out + 1] = units
+  if soonest and soonest <= now then
+    local list = pcall('ZRANGEBYSCORE', ends, '-inf', text_of(now), 'LIMIT', '0', '8')
+    if list.err then return {now, -c, number} end
+    for _, other in ipairs(list) do
+      local state, stop = parse_hold(call('HGET', hash, other) or '')
+      if state == 'L' and #other == 24 and match(other, '^%x+$') then
+        over[#over + 1], over[#over + 2], over[#over + 3] = c, tonumber(sub(other, 1, 12), 16), tonumber(sub(other, 13), 16)
+      elseif state and state ~= 'L' and stop + 0 > now then
+        call('ZADD', ends, stop, other)
+      else
+        call('HDEL', hash, other)
+        call('ZREM', ends, other)
+      end
+    end
+    soonest = tonumber(call('ZRANGE', ends, '0', '0', 'WITHSCORES')[2])
+    if soonest then call('HSET', hash, 'n', text_of(soonest)) else call('DEL', hash) end
+  end
+  soonests[h], all[h] = soonest, soonest and lives
+end
+out[2], out[#out + 1] = -2 - found, #over / 3
 for i = 1, #over do out[#out + 1] = over[i] end
 if found >= 2 then
   out[#out + 1] = number
   return out
 end
 
-local list = args[5]
 if found == 1 then -- what is held was charged already
-  local again = {}
-  for c = 1, #flags do
-    again[c] = sub(flags, c, c) == '0' and sub(list, 8*c - 7, 8*c) or sub(list, 8*c - 7, 8*c - 6) .. string.rep('\0', 6)
+  for h = 1, H do
+    local c = byte(flags, h) % 64
+    list = sub(list, 1, 8*c - 6) .. string.rep('\0', 6) .. sub(list, 8*c + 1)
   end
-  args[5] = table.concat(again)
+  ARGV[5] = list
 end
-local states = {unpack(KEYS, 1, first)}
-local reply = decide(states, args)
-if #reply == 3 and reply[2] == 0 then reply = decide_left(states, args) end -- see takeone.lua
+local reply = decide(KEYS, ARGV)
+if #reply == 3 and reply[2] == 0 then reply = decide_left(KEYS, ARGV) end
 for i = 2, #reply do out[#out + 1] = reply[i] end
 if found == 1 or #reply < 3 or reply[2] < 1 then return out end
 
-at = first
-local stop, line = now + life, 'L' .. string.rep(' ' .. WHOLE, 6)
-for c = 1, #flags do
-  local flag = sub(flags, c, c)
-  if flag ~= '0' then
-    local hash, ends = KEYS[at + 1], KEYS[at + 2]
-    at = at + 2
-    local units = 0
-    for i = 8*c - 5, 8*c do units = units*256 + string.byte(list, i) end
-    if units > 0 then
-      local hold = format(line, stop, units, now, reply[3*c], reply[3*c + 2], flag == '2' and units or 0)
-      -- for as long as the units may count, since nobody may come before
-      local least = math.max(stop + 1000*memory, now + reply[3*c + 2]) + 1000*grace
-      write_hold(hash, ends, id, hold, stop, soonests[c], lives[c], least, now)
-    end
+local line = 'L' .. string.rep(' ' .. WHOLE, 6)
+for h = 1, H do
+  local c = byte(flags, h) % 64
+  local units = 0
+  for i = 8*c - 5, 8*c do units = units*256 + byte(list, i) end
+  if units > 0 then
+    local hold = format(line, stop, units, now, reply[3*c], reply[3*c + 2], byte(flags, h) % 128 > 63 and units or 0)
+    local least = math.max(stop + 1000*memory, now + reply[3*c + 2]) + 1000*grace
+    write_hold(KEYS[first + h], KEYS[first + H + h], id, hold, stop, soonests[h], all[h], least, now)
   end
 end
 return out

@@ -1,10 +1,12 @@
 package lua
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/routelimit/limit/core"
@@ -24,8 +26,11 @@ func wrap(driver string, inner ...*Script) *Script {
 		for _, name := range files.names {
 			plain += parsed()[name].text[taking]
 		}
+		for mark, name := range map[string]string{"HELD\n": "held.lua", "BE48\n": "be48.lua"} {
+			plain = strings.Replace(plain, mark, parsed()[name].text[taking], 1)
+		}
 		text := strip(plain)
-		for i, mark := range []string{"INNER\n", "OTHER\n"}[:len(inner)] {
+		for i, mark := range []string{"INNER\n", "OTHER\n", "FEW\n"}[:len(inner)] {
 			text = strings.Replace(text, mark, inner[i].Text, 1)
 			plain = strings.Replace(plain, mark, inner[i].plain, 1)
 		}
@@ -62,20 +67,24 @@ func (l *Rules) Held(prefix, now string, grace int, ask *core.Ask, h *core.Hold)
 		of.Script = wrap("hold.lua", l.Script, &nothing)
 	}
 	of.Keys, of.Args = l.Encode(now, grace, [][]core.Ask{{*ask}})
-	flags := make([]byte, len(ask.Charges))
+	var flags []byte
+	var behind []string
 	for i := range ask.Charges {
 		c := &ask.Charges[i]
-		if flags[i] = '0'; !c.Quota.Holds() {
+		if !c.Quota.Holds() {
 			continue
 		}
-		if flags[i] = '1'; h.Kept>>i&1 != 0 {
-			flags[i] = '2'
+		flag := byte(i+1) | byte(h.Kept>>i&1)<<6
+		if bucket(c.Quota.Algorithm) {
+			flag |= 128
 		}
+		flags = append(flags, flag)
 		hash, ends := HoldKeys(prefix, c)
-		of.Keys = append(of.Keys, hash, ends)
+		of.Keys, behind = append(of.Keys, hash), append(behind, ends)
 		of.held = append(of.held, i)
 	}
-	of.Args = append(of.Args, hexOf(h.ID), h.Life, string(flags), memoryMillis)
+	of.Keys = append(of.Keys, behind...)
+	of.Args = append(of.Args, memoryMillis, hexOf(h.ID)+string(flags), h.Life)
 	return of
 }
 
@@ -85,14 +94,17 @@ func (l *Held) Decode(reply []int64, ask *core.Ask, h *core.Hold) error {
 	n := len(l.held)
 	if len(reply) == 2 && reply[1] < 0 {
 		if at := slices.Index(l.held, int(-reply[1]-1)); at >= 0 {
-			return wrong(2, l.Keys[len(l.Keys)-2*(n-at)])
+			return wrong(2, l.Keys[len(l.Keys)-2*n+at])
 		}
 	}
-	if len(reply) < 3+n || reply[1] < 0 || reply[1] > 3 || reply[2+n] < 0 || reply[2+n] > int64(len(reply)-3-n)/3 {
+	h.Found, h.Units, h.Over = core.HoldUnknown, [core.MaxCharges]int64{}, nil
+	if len(reply) > 1 && reply[1] >= -1 {
+		return l.decide(reply, ask, ask.Charges)
+	}
+	if len(reply) < 3+n || reply[1] < -5 || reply[2+n] < 0 || reply[2+n] > int64(len(reply)-3-n)/3 {
 		return fmt.Errorf("%w: %d numbers for a hold", ErrReply, len(reply))
 	}
-	h.Found = [...]core.Found{core.HoldUnknown, core.HoldLives, core.HoldSettled, core.HoldEnded}[reply[1]]
-	h.Units, h.Over = [core.MaxCharges]int64{}, nil
+	h.Found = [...]core.Found{core.HoldUnknown, core.HoldLives, core.HoldSettled, core.HoldEnded}[-2-reply[1]]
 	for i, charge := range l.held {
 		if h.Units[charge] = reply[2+i]; reply[2+i] < 0 || reply[2+i] > core.MaxCost {
 			return fmt.Errorf("%w: a hold of %d units", ErrReply, reply[2+i])
@@ -111,17 +123,19 @@ func (l *Held) Decode(reply []int64, ask *core.Ask, h *core.Hold) error {
 	if h.Found == core.HoldSettled || h.Found == core.HoldEnded {
 		return nil
 	}
-	var failed error
-	asks := []core.Ask{*ask}
+	charges := ask.Charges
 	if h.Found == core.HoldLives {
-		asks[0].Charges = core.Repeated(ask.Charges)
+		charges = core.Repeated(charges)
 	}
-	err := l.rules.Decode(append([]int64{reply[0]}, rest...), [][]core.Ask{asks}, func(_ int, err error) { failed = err })
+	return l.decide(append([]int64{reply[0]}, rest...), ask, charges)
+}
+
+// decide sets the decision from what the inner script has replied to charges.
+func (l *Held) decide(reply []int64, ask *core.Ask, charges []core.Charge) (failed error) {
+	asks := []core.Ask{{Charges: charges}}
+	err := l.rules.Decode(reply, [][]core.Ask{asks}, func(_ int, err error) { failed = err })
 	ask.Decision = asks[0].Decision
-	if err == nil {
-		err = failed
-	}
-	return err
+	return cmp.Or(err, failed)
 }
 
 // Settlements is a call that settles or ends holds.
@@ -154,25 +168,51 @@ func NewSettlements(prefix, now string, grace int, list []core.Settlement, owes,
 	if !owes {
 		owing.Keys, owing.Args = nil, nil
 	}
-	l := &Settlements{Script: wrap("settle.lua", back.Script, owing.Script)}
+	one := &nothing
+	if !tallied {
+		one = settleOneScript(list)
+	}
+	l := &Settlements{Script: wrap("settle.lua", back.Script, owing.Script, one), keys: back.states}
 	l.Keys = append(append(l.Keys, back.Keys...), owing.Keys...)
-	l.Args = append(l.Args, now, grace, memoryMillis, len(back.Keys), len(back.Args), len(owing.Args))
-	l.Args = append(append(l.Args, back.Args...), owing.Args...)
+	l.Args = append(l.Args, now, grace, memoryMillis, len(back.Keys), len(back.Args)-2, len(owing.Args))
+	l.Args = append(append(l.Args, back.Args[2:]...), owing.Args...)
+	var behind []string
 	for i := range list {
 		s := &list[i]
 		hash, ends := HoldKeys(prefix, &s.Charge)
-		l.keys = append(l.keys, Key(prefix, &s.Charge))
-		l.Keys = append(l.Keys, hash, ends)
-		how := 0
+		l.Keys, behind = append(l.Keys, hash), append(behind, ends)
+		how := "0"
 		switch {
 		case s.Ends:
-			how = 1
+			how = "1"
 		case s.Forget:
-			how = 2
+			how = "2"
 		}
-		l.Args = append(l.Args, hexOf(s.Hold), how, s.Used)
+		rule := l.Args[7+2*i].([]byte)
+		l.Args[7+2*i] = strconv.AppendInt(append(rule, how+hexOf(s.Hold)...), s.Used, 10)
 	}
+	l.Keys = append(l.Keys, behind...)
 	return l
+}
+
+// settleOneScript returns the script that settles downward, or nothing where it would leave all to
+// settle.lua.
+func settleOneScript(list []core.Settlement) *Script {
+	var algorithms Algorithms
+	for i := range list {
+		s := &list[i]
+		algorithms |= 1 << s.Quota.Algorithm
+		if s.Ends || slices.ContainsFunc(list[:i], func(o core.Settlement) bool { return o.Key == s.Key && o.SameState(&s.Charge) }) {
+			return &nothing
+		}
+	}
+	return once([1]Algorithms{algorithms}, func() *Script {
+		files := newSelection(returning)
+		files.one, files.settles = true, true
+		files.add("be48.lua")
+		files.addAlgorithms(len(list), func(i int) *core.Quota { return &list[i].Quota })
+		return files.join("settleone.lua")
+	})
 }
 
 // ErrOwes is the error of a call that cannot take units in addition, and must.
@@ -188,7 +228,7 @@ func (l *Settlements) Decode(reply []int64, list []core.Settlement) ([]core.Sett
 		found, given, taken, forgiven := reply[4*i], reply[4*i+1], reply[4*i+2], reply[4*i+3]
 		switch {
 		case found == -4:
-			return nil, wrong(2, l.Keys[len(l.Keys)-2*(len(list)-i)])
+			return nil, wrong(2, l.Keys[len(l.Keys)-2*len(list)+i])
 		case found < 0:
 			return nil, wrong(-found, l.keys[i])
 		case found == 4:

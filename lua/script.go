@@ -17,7 +17,7 @@ import (
 var files embed.FS
 
 // A Script is one of the drivers take.lua, takeone.lua, debts.lua, return.lua, returnone.lua,
-// lease.lua, lost.lua, account.lua, reset.lua and token.lua behind the files that it needs, and no
+// settleone.lua, lease.lua, lost.lua, account.lua, reset.lua and token.lua behind the files that it needs, and no
 // others: most of the cost of a call that decides one request is for functions that a script
 // defines. See also flatten. Or it is one of hold.lua, settle.lua and extend.lua, around such
 // scripts: see wrap.
@@ -56,8 +56,9 @@ func Plain(sha string) (text string) {
 // there are none; one that ends in "-- @several" is for several asks, or for keys of several
 // rules in return.lua, one that ends in "-- @debt" for debts.lua, one that ends in "-- @take"
 // for neither of these, one that ends in "-- @tallies" for keys that several algorithms
-// charge. One that ends in "-- @many" is not for returnone.lua, where one that ends in
-// "-- @batch" returns nothing, for return.lua to go on.
+// charge. One that ends in "-- @many" is not for returnone.lua and settleone.lua, where one that
+// ends in "-- @batch" returns nothing, for another script to go on. One that ends in "-- @ring" is
+// not for returnone.lua, and one that ends in "-- @settle" only for settleone.lua.
 type file struct {
 	text   [3]string   // of each purpose: that of taking is in all scripts
 	needs  [3][]string // of each purpose
@@ -139,7 +140,8 @@ type selection struct {
 	extra   bool     // whether the lines with @extra are left in
 	several bool     // whether those with @several are
 	tallies bool     // whether those with @tallies are, and the texts for debts
-	one     bool     // whether it is for returnone.lua: without those with @many and @batch
+	one     bool     // whether it is for returnone.lua or settleone.lua: without those with @many and @batch
+	settles bool     // whether it is for settleone.lua: with those with @ring and @settle
 	told    []string // files of algorithms that only count what others take
 }
 
@@ -207,7 +209,7 @@ func once(key any, script func() *Script) *Script {
 // join returns the script of a driver and the files that it needs.
 func (s *selection) join(driver string) *Script {
 	s.names = append(s.names, driver)
-	key := fmt.Sprint(s.names, s.extra, s.several, s.tallies, s.told) // a driver has one purpose
+	key := fmt.Sprint(s.names, s.extra, s.several, s.tallies, s.told) // a driver has one purpose, and is one or not
 	return once(key, func() *Script {
 		var b strings.Builder
 		for _, name := range s.names {
@@ -252,6 +254,10 @@ func (s *selection) line(line string) string {
 		return only(s.tallies, line)
 	case "many":
 		return only(!s.one, line)
+	case "ring":
+		return only(!s.one || s.settles, line)
+	case "settle":
+		return only(s.settles, line)
 	case "batch":
 		return only(!s.one, line) + only(s.one, "return\n")
 	}

@@ -1,25 +1,28 @@
 -- Settles or ends holds by the script that gives units back and the one that takes debts. A
 -- hold is read and written with the units, so what is settled does not change again.
 --
--- KEYS      those of the first script; those of the second; then two for each settlement, as in
---           hold.lua
+-- KEYS      those of the first script; those of the second; then of each settlement the key of the
+--           holds, and then of each the sorted set, as in hold.lua
 -- ARGV[1]   now in us since the epoch; '' for the time of Redis, as always but in tests
 -- ARGV[2]   ms that each key outlives its last unit
 -- ARGV[3]   the ms for which an end is remembered
--- ARGV[4…6] how many keys the first script has; how many arguments; how many the second has,
---           without its number, or 0
--- ARGV[…]   the arguments of the first script, with a rule for each settlement; those of the
---           second, with a debt for each; then three for each settlement: its id; 1 to end the
---           hold, if it has not been extended, 2 to forget it, or 0; what it really cost
+-- ARGV[4…6] how many keys the first script has; how many arguments behind its second; how many
+--           the second script has, without its number, or 0
+-- ARGV[…]   the arguments of the first script, with a rule for each settlement, behind which is a
+--           digit, 1 to end the hold, if it has not been extended, 2 to forget it, or 0; its id;
+--           and what it really cost; and the arguments of the second, with a debt for each
 -- reply     of each settlement four: 0 there is no such hold, 1 it lived, 2 it had ended, 3 it
 --           was settled or extended, and nothing has changed, 4 the second script is needed, which
 --           has no arguments, and nothing has changed for any settlement; the units that came back; those
 --           that were taken; those that were not, since there was no room. Below 0, the first
 --           of a settlement says what is wrong with its key, as in return.lua, or -4 that no script
 --           wrote its hold, and nothing has changed
---
--- @needs held.lua
--- @needs be48.lua
+
+local function settle_one(KEYS, ARGV)
+FEW
+end
+local few = settle_one(KEYS, ARGV)
+if few then return few end
 
 local function give_back(KEYS, ARGV)
 INNER
@@ -29,6 +32,9 @@ local function owe(KEYS, ARGV)
 OTHER
 end
 
+local char = string.char
+BE48
+HELD
 local now, grace, memory = time_of(ARGV[1]), ARGV[2] + 0, ARGV[3] + 0
 
 -- a number as seven big-endian bytes
@@ -38,20 +44,20 @@ local function seven(x)
 end
 
 local keys, returns, owing = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0
-local back, more, K = {unpack(ARGV, 7, 6 + returns)}, {unpack(ARGV, 7 + returns, 6 + returns + owing)}, (#ARGV - 6 - returns - owing) / 3
+local back, more, K = {text_of(now), grace, unpack(ARGV, 7, 6 + returns)}, {unpack(ARGV, 7 + returns, 6 + returns + owing)}, (returns - returns % 2) / 2
 local first, given, taken = #KEYS - 2*K, false, false
 local out, after = {}, {}
-back[1], more[1], more[#more + 1] = text_of(now), text_of(now), 0
+more[1], more[#more + 1] = back[1], 0
 local lacks, broken = false, false
 for s = 1, K do
-  local at = 6 + returns + owing + 3*s
-  local id, ends, cost = ARGV[at - 2], ARGV[at - 1] == '1', ARGV[at] + 0
-  local soonest, lives, hold, state, stop, units, rest = read_hold(KEYS[first + 2*s - 1], id)
+  local list = back[2*s + 2] -- see return.lua
+  local how, id, cost = sub(list, 52, 52), sub(list, 53, 76), sub(list, 77) + 0
+  local ends = how == '1'
+  local soonest, lives, hold, state, stop, units, rest = read_hold(KEYS[first + s], KEYS[first + K + s], id, now)
   local found, less, debt = 0, 0, 0
   if soonest == false then found, broken = -4, true end
   if state and (state == 'L' or stop + 0 > now) then found = state == 'L' and 1 or state == 'E' and 2 or 3 end
   if ends and (found == 2 or found == 1 and stop + 0 > now) then found = 3 end
-  local list = back[2*s + 2] -- see return.lua
   local known = sub(list, 24, 30) ~= '\0\0\0\0\0\0\0'
   if (found == 1 or found == 2) and known and cost == 0 and not ends then -- of one that was forgotten, and began anew
     if seven(match(hold, '^ (%d+)', rest)) ~= sub(list, 24, 30) then found = 0 end
@@ -59,13 +65,13 @@ for s = 1, K do
   if found == 1 or found == 2 then
     if ends then cost = match(hold, '(%d+)$') + 0 end
     if units - cost > 0 then less = units - cost else debt = cost - units end
-    after[s] = {ARGV[at - 1] == '2' and 0 or cost, ends and sub(hold, rest), lives, stop + 0, soonest}
+    after[s] = {how == '2' and 0 or cost, ends and sub(hold, rest), lives, stop + 0, soonest, id}
   end
   if less > 0 and not known then
     local took, left, reset = match(hold, '^ (%d+) (%d+) (%d+)', rest)
-    list = sub(list, 1, 23) .. seven(took) .. be48(left) .. seven(reset) .. sub(list, 44)
+    list = sub(list, 1, 23) .. seven(took) .. be48(left) .. seven(reset) .. sub(list, 44, 51)
   end
-  back[2*s + 2], more[9*s - 1] = sub(list, 1, 17) .. be48(less) .. sub(list, 24), debt -- see debts.lua
+  back[2*s + 2], more[9*s - 1] = sub(list, 1, 17) .. be48(less) .. sub(list, 24, 51), debt -- see debts.lua
   given = given or less > 0
   taken = taken or debt > 0
   if debt > 0 and owing == 0 then found, lacks = 4, true end
@@ -96,7 +102,7 @@ if taken then
 end
 local stop = now + 1000*memory
 for s, hold in pairs(after) do
-  local hash, ends, id = KEYS[first + 2*s - 1], KEYS[first + 2*s], ARGV[6 + returns + owing + 3*s - 2]
+  local hash, ends, id = KEYS[first + s], KEYS[first + K + s], hold[6]
   local line = (hold[2] and 'E ' or 'S ') .. text_of(stop) .. ' ' .. text_of(hold[1]) .. (hold[2] or '')
   if hold[1] == 0 and not hold[2] then -- it is forgotten
     redis.pcall('ZREM', ends, id) -- see write_hold

@@ -230,6 +230,7 @@ function cells.give_back(value, r, now)
   local at = r.at
   local cell = floordiv(at, length)
   local behind = floordiv(u56(value, 2), length) - cell
+  if floordiv(now, length) - cell >= keep and floordiv(now, length) - cell >= behind then return 0, '' end -- @settle
   if at > now or behind < 0 or behind >= keep or floordiv(now, length) - cell >= keep then return 0 end
   local place, given, used = 16 + 6*behind, r.cost, 0
   local count = u48(value, place)
@@ -237,6 +238,7 @@ function cells.give_back(value, r, now)
   local rest = sub(value, 1, place - 1) .. (given < count and be48(count - given) or NO_UNITS) .. sub(value, place + 6)
   if given == count and sub(rest, 16) == rep('\0', 6*keep) then return given, '' end
   local newest, oldest, passed = nil, nil, floordiv(now, length) - cell - behind
+  if passed >= 0 then return given, rest, keep*length, true, nil, nil, true end -- @settle
   if passed < 0 or not r.alone then return given, rest, keep*length, true end
   for i = 16, 10 + 6*(keep - passed), 6 do
     if sub(rest, i, i + 5) ~= NO_UNITS then newest, oldest, used = newest or i, i, used + u48(rest, i) end

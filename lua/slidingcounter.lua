@@ -202,6 +202,7 @@ function counter.give_back(value, r, now)
   local mine = floordiv(r.at, window)
   local given = 0
   local behind = floordiv(u56(value, 2), window) - mine
+  if floordiv(now, window) - mine > 1 and mine + behind <= floordiv(now, window) then return 0, '' end -- @settle
   if r.at > now or floordiv(now, window) - mine > 1 then return 0 end
   if behind == 0 then
     given = math.min(r.cost, current)
@@ -212,6 +213,7 @@ function counter.give_back(value, r, now)
   end
   if current + previous == 0 then return given, '' end
   value = sub(value, 1, 8) .. be48(current) .. be48(previous) .. sub(value, 21)
+  if mine + behind <= floordiv(now, window) then return given, value, 2*window, true, nil, nil, true end -- @settle
   if not r.alone or mine + behind ~= floordiv(now, window) then return given, value, 2*window, true end
   local s = {rule = r, current = current, previous = previous, left = window - now % window, used = 0, fading = 0, room = 0, more = 0, reset = 0}
   s.fading = previous > 0 and weighted(s, previous, s.left) or 0

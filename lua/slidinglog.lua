@@ -293,6 +293,7 @@ local function give_back_ring(value, r, now)
     local given, rest, write = give_back_tail(s, r, now)
     if given then return given, rest, write end
   end
+  do return end -- @settle
   local whole = call('GET', keys[k])
   if s then whole = sub(value, 1, 30) .. sub(whole, 31, 30 + s.from*s.width) .. s.slots .. sub(whole, 31 + s.from*s.width + #s.slots) end
   local given, rest, life = give_back_mixed(whole, r, now)
@@ -303,7 +304,7 @@ end
 -- Gives back the units of a time. Units ahead of now stay as they are: the next decision
 -- dates them now.
 function log.give_back(value, r, now)
-  if r.upto and #value >= 30 and tails[r.k] ~= false and log.partial(value) then return give_back_ring(value, r, now) end -- @many
+  if r.upto and #value >= 30 and tails[r.k] ~= false and log.partial(value) then return give_back_ring(value, r, now) end -- @ring
   local head, width, at, cost = r.head, r.short and 4 or 6, r.at, r.cost
   local first, last = #head + 1, #value - 6
   local size = last - first
@@ -316,6 +317,7 @@ function log.give_back(value, r, now)
   if newest > now then
     return give_back_mixed(value, r, now) -- @batch
   end
+  if now - at >= r.window then return 0, '' end -- @settle
   if at > newest or now - at >= r.window or cost == 0 then return 0 end
   local tick, from = sub(be56(at), 8 - width), first - 1
   repeat from = string.find(value, tick, from + 1, true) until not from or (from - first) % width == 0 -- or it has bytes of two
@@ -329,6 +331,7 @@ function log.give_back(value, r, now)
   else
     value = sub(value, 1, from - 1) .. sub(value, to)
   end
+  do return given, value, r.window, true, nil, nil, true end -- @settle
   local age = r.alone and now - newest + (newest - (width == 4 and u32(value, first) or u48(value, first))) % (width == 4 and 4294967296 or 281474976710656)
   if not age or age >= r.window then return given, value, r.window, true end
   return given, value, r.window, true, nil, nil, r.limit - (#value - 6 - first) / width - 1, r.window - age, r.window - now + newest

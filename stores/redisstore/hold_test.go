@@ -1,8 +1,11 @@
 package redisstore
 
 import (
+	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -10,24 +13,211 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/storetest"
 )
 
+// inHash makes the string with the holds of a key a hash: see held.lua. The call ends a hold that
+// there is not.
+func inHash(t testing.TB, s *Store, c core.Charge) {
+	t.Helper()
+	done, err := s.Settle(t.Context(), []core.Settlement{{Return: core.Return{Charge: c}, Hold: core.HoldIDOf("none"), Ends: true}})
+	require.NoError(t, err)
+	require.Zero(t, done[0])
+}
+
+// requireLife requires that the holds of a key are in one form, and live for longer than least.
+func requireLife(t *testing.T, client redis.UniversalClient, c core.Charge, hashed bool, least int64) {
+	t.Helper()
+	held, ends := lua.HoldKeys("limit", &c)
+	kind := map[bool][2]string{false: {"string", "none"}, true: {"hash", "zset"}}[hashed]
+	for i, key := range []string{held, ends} {
+		require.Equal(t, kind[i], client.Type(t.Context(), key).Val())
+		if kind[i] != "none" {
+			require.Greater(t, client.PTTL(t.Context(), key).Val().Microseconds(), least)
+		}
+	}
+}
+
 // TestKeysOfHoldsLive takes a short hold beside a long one, whose keys live on.
 func TestKeysOfHoldsLive(t *testing.T) {
 	client := redistest.Client(t)
 	store := New(client, nil)
-	c := core.Charge{Policy: "p", Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 100, Window: 3600_000_000}}
-	for i, life := range []int64{core.MaxHold, core.MinHold} {
-		h := core.Hold{ID: core.HoldIDOf(fmt.Sprint(i)), Life: life}
+	for _, hashed := range []bool{false, true} {
+		c := core.Charge{Policy: "p", Rule: "r", Key: fmt.Sprint(hashed), Cost: 1, Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 100, Window: 3600_000_000}}
+		for i, life := range []int64{core.MaxHold, core.MinHold} {
+			h := core.Hold{ID: core.HoldIDOf(fmt.Sprint(i)), Life: life}
+			require.NoError(t, store.Hold(t.Context(), &core.Ask{Charges: []core.Charge{c}}, &h))
+			requireLife(t, client, c, hashed && i == 1, core.MaxHold)
+			if hashed {
+				inHash(t, store, c)
+			}
+		}
+		requireLife(t, client, c, hashed, core.MaxHold)
+		_, err := store.Extend(t.Context(), []core.Extension{{Charge: c, Hold: core.HoldIDOf("1"), Life: core.MinHold}})
+		require.NoError(t, err)
+		requireLife(t, client, c, hashed, core.MaxHold)
+		_, err = store.Settle(t.Context(), []core.Settlement{{Return: core.Return{Charge: c}, Hold: core.HoldIDOf("1"), Used: 1}})
+		require.NoError(t, err)
+		requireLife(t, client, c, true, core.MaxHold) // what the caller does not know is read from the hash
+	}
+}
+
+// TestManyHolds has a key with more holds than a string has, and a string again once all are gone.
+func TestManyHolds(t *testing.T) {
+	client := redistest.Client(t)
+	store := New(client, nil)
+	c := core.Charge{Policy: "p", Rule: "r", Key: "k", Cost: 2, Quota: core.Quota{Algorithm: core.TokenBucket, Limit: 1000, Burst: 1000, Window: core.MaxHold}}
+	const n = 100
+	asks, holds := [n]core.Ask{}, [n]core.Hold{}
+	for round := range 2 {
+		for i := range n {
+			asks[i], holds[i] = core.Ask{Charges: []core.Charge{c}}, core.Hold{ID: core.HoldIDOf(fmt.Sprint(round, i)), Life: core.MaxHold}
+			require.NoError(t, store.Hold(t.Context(), &asks[i], &holds[i]))
+			require.Equal(t, core.HoldUnknown, holds[i].Found)
+			requireLife(t, client, c, i >= 32, core.MaxHold)
+		}
+		a, err := store.Account(t.Context(), c)
+		require.NoError(t, err)
+		require.EqualValues(t, []int64{n, 2 * n}, []int64{a.Holds, a.Held})
+		for i := range n {
+			of := core.Settlement{Return: asks[i].Decision.Return(0, c), Hold: holds[i].ID, Used: 1, Forget: true}
+			done, err := store.Settle(t.Context(), []core.Settlement{of})
+			require.NoError(t, err)
+			require.Equal(t, core.Settled{Found: core.HoldLives, Given: 1}, done[0], "%d", i)
+		}
+		held, ends := lua.HoldKeys("limit", &c)
+		require.Zero(t, client.Exists(t.Context(), held, ends).Val())
+	}
+}
+
+// TestHoldsInBothForms has strings become hashes at any time.
+func TestHoldsInBothForms(t *testing.T) {
+	n := 150
+	if testing.Short() || race.Enabled {
+		n = 30
+	}
+	client := redistest.Client(t)
+	h := harness(client)
+	s := &unfolding{Store: h.Store.(*Store), t: t, random: rand.New(rand.NewPCG(1, 2))}
+	h.Store = s
+	storetest.Holds(t, h, 7, n)
+	require.Greater(t, s.strings, n)
+	require.Greater(t, s.hashes, n)
+}
+
+type unfolding struct {
+	*Store
+	t               *testing.T
+	random          *rand.Rand
+	strings, hashes int
+}
+
+func (s *unfolding) unfold(c core.Charge) {
+	held, _ := lua.HoldKeys("limit", &c)
+	switch s.client.Type(s.t.Context(), held).Val() {
+	case "string":
+		if s.strings++; s.random.IntN(4) == 0 {
+			inHash(s.t, s.Store, c)
+		}
+	case "hash":
+		s.hashes++
+	}
+}
+
+func (s *unfolding) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
+	for _, c := range ask.Charges {
+		if c.Quota.Holds() {
+			s.unfold(c)
+		}
+	}
+	return s.Store.Hold(ctx, ask, h)
+}
+
+func (s *unfolding) Settle(ctx context.Context, list []core.Settlement) ([]core.Settled, error) {
+	for i := range list {
+		s.unfold(list[i].Charge)
+	}
+	return s.Store.Settle(ctx, list)
+}
+
+func (s *unfolding) Extend(ctx context.Context, list []core.Extension) ([]bool, error) {
+	for i := range list {
+		s.unfold(list[i].Charge)
+	}
+	return s.Store.Extend(ctx, list)
+}
+
+// TestSettlementsOfEachAlgorithm settles a hold by the script of each algorithm, in both forms.
+func TestSettlementsOfEachAlgorithm(t *testing.T) {
+	client, now := redistest.Client(t), start
+	store := at(client, &now)
+	for _, q := range quotasOfAllForms {
+		for i := range int64(8) {
+			c := core.Charge{Policy: "p", Rule: "r", Key: fmt.Sprint(q, i), Cost: 3, Quota: q}
+			ask, h := core.Ask{Charges: []core.Charge{c}}, core.Hold{ID: core.HoldIDOf("a"), Life: core.MinHold}
+			if !q.Holds() || q.Capacity() < c.Cost {
+				continue
+			}
+			require.NoError(t, store.Hold(t.Context(), &ask, &h))
+			if i/4 == 1 {
+				inHash(t, store, c)
+			}
+			of := core.Settlement{Return: ask.Decision.Return(0, c), Hold: h.ID, Used: i % 2, Forget: i/2%2 == 1}
+			done, err := store.Settle(t.Context(), []core.Settlement{of})
+			require.NoError(t, err, "%+v", q)
+			require.Equal(t, ask.Decision.Allowed, done[0].Found == core.HoldLives, "%+v", q)
+		}
+	}
+}
+
+// TestOldHolds reads holds as versions before the string left them, and goes on beside them.
+func TestOldHolds(t *testing.T) {
+	client, now := redistest.Client(t), start
+	store := at(client, &now)
+	c := core.Charge{Policy: "p", Rule: "r", Key: "k", Cost: 10, Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 100, Window: 3600_000_000}}
+	for range 4 {
+		storetest.MustTake(t, store, c)
+	}
+	held, ends := lua.HoldKeys("limit", &c)
+	id := func(name string) string { id := core.HoldIDOf(name); return fmt.Sprintf("%x", id[:]) }
+	until := func(us int64) string { return strconv.FormatInt(start+us, 10) }
+	live := fmt.Sprintf(" 10 %d 90 3600000000 0", start)
+	require.NoError(t, client.HSet(t.Context(), held, "n", until(1_000_000), "t", until(7200_000_000), id("a"), "L "+until(60_000_000)+live,
+		id("b"), "L "+until(60_000_000)+live, id("c"), "L "+until(1_000_000)+live, id("d"), "S "+until(600_000_000)+" 10").Err())
+	for name, us := range map[string]int64{"a": 60_000_000, "b": 60_000_000, "c": 1_000_000, "d": 60_000_000} {
+		require.NoError(t, client.ZAdd(t.Context(), ends, redis.Z{Score: float64(start + us), Member: id(name)}).Err())
+	}
+	hold := func(name string) (h core.Hold) {
+		h = core.Hold{ID: core.HoldIDOf(name), Life: 60_000_000}
 		require.NoError(t, store.Hold(t.Context(), &core.Ask{Charges: []core.Charge{c}}, &h))
+		return h
 	}
-	hash, ends := lua.HoldKeys("limit", &c)
-	for _, key := range []string{hash, ends} {
-		require.Greater(t, client.PTTL(t.Context(), key).Val().Microseconds(), core.MaxHold)
+	require.Equal(t, core.HoldLives, func() core.Found { h := hold("a"); return h.Found }(), "a repeat")
+	require.Equal(t, core.HoldSettled, func() core.Found { h := hold("d"); return h.Found }())
+	now += 2_000_000
+	lived, err := store.Extend(t.Context(), []core.Extension{{Charge: c, Hold: core.HoldIDOf("b"), Life: 90_000_000}})
+	require.NoError(t, err)
+	require.Equal(t, []bool{true}, lived)
+	h := hold("e")
+	require.Len(t, h.Over, 1)
+	done, err := store.Settle(t.Context(), h.Over)
+	require.NoError(t, err)
+	require.Equal(t, core.Settled{Found: core.HoldLives, Given: 10}, done[0], "c has ended")
+	for _, name := range []string{"a", "b", "e"} {
+		of := core.Settlement{Return: core.Return{Charge: c}, Hold: core.HoldIDOf(name), Used: 3, Forget: true}
+		for _, want := range []core.Settled{{Found: core.HoldLives, Given: 7}, {}} {
+			done, err = store.Settle(t.Context(), []core.Settlement{of})
+			require.NoError(t, err)
+			require.Equal(t, want, done[0], name)
+		}
 	}
+	look := c
+	look.Cost = 0
+	d := storetest.MustTake(t, store, look)
+	require.EqualValues(t, 100-10-3*3, d.Outcomes()[0].Remaining, "d was settled, and a, b and e cost 3")
 }
 
 // TestHoldsAreForgotten settles long holds at once: they are remembered for ten minutes, and not
@@ -46,8 +236,20 @@ func TestHoldsAreForgotten(t *testing.T) {
 		require.NoError(t, err)
 	}
 	hash, ends := lua.HoldKeys("limit", &c)
+	require.Equal(t, "hash", client.Type(t.Context(), hash).Val())
 	require.LessOrEqual(t, client.HLen(t.Context(), hash).Val(), int64(4)) // with n and t
 	require.LessOrEqual(t, client.ZCard(t.Context(), ends).Val(), int64(2))
+
+	c.Key = "few"
+	hash, _ = lua.HoldKeys("limit", &c)
+	for i := range 20 {
+		now += core.HoldMemory
+		ask, h := core.Ask{Charges: []core.Charge{c}}, core.Hold{ID: core.HoldIDOf(fmt.Sprint(i)), Life: core.MaxHold}
+		require.NoError(t, store.Hold(t.Context(), &ask, &h))
+		_, err := store.Settle(t.Context(), []core.Settlement{{Return: ask.Decision.Return(0, c), Hold: h.ID, Used: 1}})
+		require.NoError(t, err)
+		require.LessOrEqual(t, client.StrLen(t.Context(), hash).Val(), int64(17+94))
+	}
 }
 
 // TestKeysOfHolds looks at the two keys of holds: they live for as long as the units of a hold
@@ -61,8 +263,10 @@ func TestKeysOfHolds(t *testing.T) {
 	for i := range int64(6) {
 		h := core.Hold{ID: core.HoldIDOf(fmt.Sprint(i)), Life: core.MinHold}
 		require.NoError(t, store.Hold(t.Context(), &core.Ask{Charges: []core.Charge{c}}, &h))
-		for _, key := range []string{hash, ends} {
-			require.Greater(t, client.PTTL(t.Context(), key).Val().Microseconds(), month-core.MaxHold, "after %d", i)
+		requireLife(t, client, c, false, month-core.MaxHold)
+		if i%3 > 0 {
+			inHash(t, store, c)
+			requireLife(t, client, c, true, month-core.MaxHold)
 		}
 		of := core.Settlement{Return: core.Return{Charge: c}, Hold: h.ID, Used: i % 2, Forget: i%2 == 1}
 		done, err := store.Settle(t.Context(), []core.Settlement{of})
@@ -93,6 +297,11 @@ func TestForeignHolds(t *testing.T) {
 		"ends":                 {nil, [][]any{setEnds}, core.HoldUnknown, []int64{7, 9, 9}, false},
 		"times":                {nil, [][]any{setTimes}, core.HoldUnknown, []int64{7, 9, 9}, false},
 		"times before":         {[][]any{setTimes}, nil, core.HoldUnknown, []int64{7, 9, 9}, false},
+		"string before":        {[][]any{{"set", hash, "H" + strings.Repeat("0", 16+94)}}, nil, core.HoldRefused, []int64{7, 7, 7}, false},
+		"end in a string":      {nil, [][]any{{"setrange", hash, "45", "x"}}, core.HoldUnknown, []int64{7, 9, 9}, false},
+		"string":               {nil, [][]any{{"setrange", hash, "60", "x"}}, core.HoldUnknown, []int64{7, 7, 7}, true},
+		"end of a string":      {nil, [][]any{{"append", hash, "x"}}, core.HoldUnknown, []int64{7, 7, 7}, true},
+		"first of a string":    {nil, [][]any{{"setrange", hash, "1", "x"}}, core.HoldUnknown, []int64{7, 9, 9}, false},
 		"hash before":          {[][]any{{"set", hash, "x"}}, nil, core.HoldRefused, []int64{7, 7, 7}, true},
 		"hash":                 {nil, [][]any{{"set", hash, "x"}}, core.HoldUnknown, []int64{7, 7, 7}, true},
 		"text":                 {nil, [][]any{{"hset", hash, field, "L 1 3"}}, core.HoldUnknown, []int64{7, 7, 7}, true},
@@ -112,6 +321,9 @@ func TestForeignHolds(t *testing.T) {
 			ask, h := core.Ask{Charges: []core.Charge{c}}, core.Hold{ID: id, Life: 6 * core.HoldMemory}
 			require.NoError(t, store.Hold(t.Context(), &ask, &h))
 			require.Equal(t, test.held, h.Found)
+			if strings.HasPrefix(name, "t") { // of a hash
+				inHash(t, store, c)
+			}
 			write(test.after)
 			look := c
 			look.Cost = 0
@@ -175,6 +387,7 @@ func TestCostOfHolds(t *testing.T) {
 			}
 		}
 		t.Logf("%-14v take %.1f us, hold and settle %.1f us: %.2f", q.Algorithm, least[0], least[1], least[1]/least[0])
+		require.Less(t, least[1]/least[0], 4.5, "see docs/design/refunds.md")
 	}
 }
 
