@@ -166,15 +166,18 @@ func (d *Decision) rule(i int) (outcome RuleDecision) {
 	return outcome
 }
 
-// refusing returns the names of the rules that refuse the request.
-func (d *Decision) refusing() (names []string) {
+// named returns the names of the rules of which something is true.
+func (d *Decision) named(is func(rule int) bool) (names []string) {
 	for i := range d.of.Outcomes() {
-		if d.of.Refuses(i) {
+		if is(i) {
 			names = append(names, d.policy.names[i])
 		}
 	}
 	return names
 }
+
+// refusing returns the names of the rules that refuse the request.
+func (d *Decision) refusing() []string { return d.named(d.of.Refuses) }
 
 // shadows and marks report whether rule i watched without enforcing, and whether it
 // marked the request.
@@ -190,17 +193,7 @@ func (d *Decision) shown(i int) bool {
 }
 
 // marking returns the names of the rules of this set that marked the request.
-func (d *Decision) marking() (names []string) {
-	if d.policy == nil || d.of.Watched == 0 {
-		return nil
-	}
-	for i := range d.of.Outcomes() {
-		if d.marks(i) {
-			names = append(names, d.policy.names[i])
-		}
-	}
-	return names
-}
+func (d *Decision) marking() []string { return d.named(d.marks) }
 
 // LogValue returns d for package log/slog: the policy, the outcome and the mode,
 // but no keys.

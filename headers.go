@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -186,13 +187,8 @@ func (d *Decision) shownPolicy() (policy string) {
 
 // setMarks tells the client which rules marked an admitted request.
 func (d *Decision) setMarks(h http.Header) {
-	field := ""
-	for i := range d.of.Outcomes() {
-		if d.marks(i) && !d.policy.list[i].Hidden {
-			field = fields.Join(field, d.policy.names[i])
-		}
-	}
-	if field != "" && d.policy.limiter.options.Headers != NoHeaders {
-		h[headerMarked] = append(h[headerMarked], field)
+	shown := d.named(func(i int) bool { return d.marks(i) && !d.policy.list[i].Hidden })
+	if shown != nil && d.policy.limiter.options.Headers != NoHeaders {
+		h[headerMarked] = append(h[headerMarked], strings.Join(shown, ", "))
 	}
 }

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -75,11 +76,7 @@ func (l *layer) refuse(w http.ResponseWriter) error {
 		return l.answer(w, refused)
 	case d.outcome == redirected:
 		w.Header()["Location"] = []string{refusal.Redirect}
-		status := refusal.Status
-		if status == 0 {
-			status = http.StatusSeeOther
-		}
-		w.WriteHeader(status)
+		w.WriteHeader(cmp.Or(refusal.Status, http.StatusSeeOther))
 		return refused
 	}
 	r := l.pass()
