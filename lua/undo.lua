@@ -1,6 +1,6 @@
--- The beginning of returnone.lua. If a key has the units of one admission and no others, as that of
--- a client that is refused again and again has, they are given back here: before the functions,
--- since a script takes as long to define them as it takes for this.
+-- The beginning of returnone.lua. If a key has the units of one admission and no others, or is a log
+-- of which they are the last, as that of a client that is refused again and again, they are given
+-- back here: before the functions, since a script takes as long to define them as it takes for this.
 
 local byte, rep, sub, call, pcall = string.byte, string.rep, string.sub, redis.call, redis.pcall
 local now, params, list, key = ARGV[1], ARGV[3], ARGV[4], KEYS[1]
@@ -21,8 +21,31 @@ local given, size = 0, value and #value -- 0 also of the table of an error
 if #list == 51 and size and size > 0 and since >= 0 and since < window then
   local stamp = sub(list, 24, 30)
   if kind == 0 then -- a log: see logforms.lua
-    local from = window < 4294967296 and 4 or 2
-    if size == #params + cost*(8 - from) + from - 1 and value == params .. rep(sub(stamp, from), cost) .. sub(stamp, 1, from - 1) then given = cost end
+    local from, modulus = 4, 4294967296
+    if window >= modulus then from, modulus = 2, 281474976710656 end
+    local width, head = 8 - from, #params
+    local left = size - head - cost*width - from + 1 -- bytes of other units
+    local units = left / width
+    if left >= 0 and left % width == 0 and units + cost <= 128 and units + cost <= limit and sub(value, 1, head) == params and
+      sub(value, head + left + 1) == rep(sub(stamp, from), cost) .. sub(stamp, 1, from - 1) then
+      if left == 0 then
+        given = cost
+      else -- most often the others are before it, and all count
+        local tick = (now - since) % modulus
+        local function age(i)
+          local a, b, c, d, e, f = byte(value, i, i + width - 1)
+          local n = ((a*256 + b)*256 + c)*256 + d
+          if width == 6 then n = (n*256 + e)*256 + f end
+          return since + (tick - n) % modulus
+        end
+        local oldest, newest = age(head + 1), age(head + left - width + 1)
+        if oldest < window and newest - since <= tick then -- otherwise the bytes above change
+          local life = math.ceil(window / 1000) + ARGV[2]
+          call('PSETEX', key, string.format('%d', life), sub(value, 1, head + left) .. sub(stamp, 1, from - 1))
+          return {cost, limit - units, window - oldest, window - newest}
+        end
+      end
+    end
   elseif kind == 1 then
     if size == 27 and sub(value, 15) == sub(list, 18, 30) and sub(value, 1, 7) == sub(params, 1, 7) then
       local a, b, c, d, e, f, g = byte(value, 8, 14)
@@ -37,7 +60,9 @@ if #list == 51 and size and size > 0 and since >= 0 and since < window then
     if value == 'w' .. stamp .. sub(list, 18, 23) .. '\0\0\0\0\0\0' .. sub(list, 10, 15) then given = cost end
   elseif size == 26 and value == 'h' .. sub(list, 18, 23) .. '\0\0\0\0\0\0' .. stamp .. sub(list, 10, 15) and not string.find(params, ',[1-9]') then
     local came = since*limit
-    if came < 9007199254740992 and not pcall('GET', KEYS[2]) then given = cost - (came - came % window)/window end
+    local a, b, c, d, e, f = byte(list, 31, 36) -- what was left then; units of others are to be remembered
+    if came < 9007199254740992 and (((((a*256 + b)*256 + c)*256 + d)*256 + e)*256 + f) + cost == string.match(params, '%d+') + 0 and
+      not pcall('GET', KEYS[2]) then given = cost - (came - came % window)/window end
   end
   if given > 0 then
     call('DEL', key)

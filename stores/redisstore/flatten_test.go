@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -230,7 +231,7 @@ func TestSingleReturns(t *testing.T) {
 	store := at(client, &now)
 	for seed := range 120 {
 		random := rand.New(rand.NewPCG(7, uint64(seed)))
-		for algorithm := range other.several {
+		for _, algorithm := range slices.Sorted(maps.Keys(other.several)) {
 			var versions [2]core.Charge
 			for i := range versions {
 				q := core.Quota{Algorithm: core.Algorithm(algorithm), Limit: 1 + random.Int64N(300), Window: 1_000_000 << random.IntN(14)}
