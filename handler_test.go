@@ -23,6 +23,7 @@ import (
 	"github.com/routelimit/limit/adapter/adaptertest"
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
+	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/throttle"
@@ -30,6 +31,7 @@ import (
 
 func TestMain(m *testing.M) {
 	gin.SetMode(gin.ReleaseMode) // it would print among the outputs of examples
+	engine.SettleTimeout = 30 * time.Second
 	os.Exit(m.Run())
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -198,7 +199,7 @@ func TestReleaseIsNotTheRequests(t *testing.T) {
 	assert.EqualValues(t, 2, store.left(t, twoAtOnce))
 	deadline, ok := store.contexts[0].Deadline()
 	assert.True(t, ok)
-	assert.LessOrEqual(t, time.Until(deadline), time.Second)
+	assert.LessOrEqual(t, time.Until(deadline), engine.SettleTimeout)
 }
 
 // TestLeaseBesideOtherRules takes leases of several rules, with costs.

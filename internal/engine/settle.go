@@ -12,9 +12,9 @@ import (
 	"github.com/routelimit/limit/core"
 )
 
-// settleTimeout bounds what a request waits for after its response, or after its
-// client has disconnected.
-const settleTimeout = time.Second
+// SettleTimeout bounds what a request waits for after its response, or after its client has
+// disconnected. It is a variable for tests on busy machines.
+var SettleTimeout = time.Second
 
 // settling returns the context of a call that outlives the request: a memory store, which
 // answers at once, needs none.
@@ -22,7 +22,7 @@ func (e *Engine) settling(ctx context.Context) (context.Context, context.CancelF
 	if e.InMemory {
 		return context.Background(), func() {}
 	}
-	return context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	return context.WithTimeout(context.WithoutCancel(ctx), SettleTimeout)
 }
 
 // taken is what an admitted request took and may give back. Copies of its decision share

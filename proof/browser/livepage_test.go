@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	soon = 3 * time.Second // a state comes each second, and the machine is slow
-	long = 15 * time.Second
+	soon = 10 * time.Second // a state comes each second, and the machine is slow
+	long = 20 * time.Second
 )
 
 // A refusal shows within two seconds: in the figures, as a policy, as a key, and in words.
