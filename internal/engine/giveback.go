@@ -13,10 +13,14 @@ import (
 // is served, something behind the set may claim its run, to give back what it took. Claims are
 // safe for concurrent use: a run is given back once, and taken again once.
 type Hold struct {
-	run     *Run // nil if it was claimed; the next request uses it again
-	held    bool // whether it may be claimed
-	claimed atomic.Bool
+	run   *Run // nil if it was claimed; the next request uses it again
+	held  bool // whether it may be claimed
+	state atomic.Int32
 }
+
+// The states of a Hold: what it took stays taken; it was given back, or may have been; the run was
+// claimed, or nothing may claim it. A step from one to another keeps nothing else from the run.
+const standing, returned, claimed int32 = 0, 1, 2
 
 // Begin returns the run of the next request.
 func (h *Hold) Begin(p *Plan) *Run {
@@ -33,40 +37,36 @@ func (h *Hold) Begin(p *Plan) *Run {
 func (h *Hold) Set() { h.held = true }
 
 // Close lets nothing claim the run any more: what it took stays taken, or given back.
-func (h *Hold) Close() { h.claimed.Store(true) }
+func (h *Hold) Close() { h.state.Store(claimed) }
 
 // End ends the request. Nothing else uses h any more.
 func (h *Hold) End() {
 	if h.run != nil {
 		h.run.reset()
 	}
-	if h.held = false; h.claimed.Load() {
-		h.claimed.Store(false)
+	if h.held = false; h.state.Load() != standing {
+		h.state.Store(standing)
 	}
 }
 
 // Keep ends the run of h, unless what it took was given back and may be taken again. It reports
 // whether there was one.
 func (h *Hold) Keep() bool {
-	r := h.claim(false)
+	r := h.claim(standing)
 	if r != nil {
 		r.End()
 	}
 	return r != nil
 }
 
-// claim returns the run of h, once, if what it took was given back, or if it was not.
-func (h *Hold) claim(given bool) *Run {
-	if !h.held || h.claimed.Swap(true) {
+// claim returns the run of h, once, if h is in a state.
+func (h *Hold) claim(state int32) *Run {
+	if !h.held || !h.state.CompareAndSwap(state, claimed) {
 		return nil
 	}
 	r := h.run
-	if r.gave() == given {
-		h.run = nil
-		return r
-	}
-	h.claimed.Store(false)
-	return nil
+	h.run = nil
+	return r
 }
 
 // A Refund is what one rule set gives back.
@@ -86,7 +86,7 @@ type Refund struct {
 // but leases, which are released, and what rules with Keeps took. Ask once. Nothing of it
 // can be settled afterwards.
 func (h *Hold) Unused(d *Decision, list []Refund) []Refund {
-	r := h.claim(false)
+	r := h.claim(standing)
 	if r == nil {
 		return list
 	}
@@ -203,7 +203,7 @@ func (b *Refund) Amend(d *Decision) (given bool) {
 		b.run.End()
 	} else {
 		b.hold.run = b.run
-		b.hold.claimed.Store(false)
+		b.hold.state.Store(returned)
 	}
 	return given
 }
@@ -227,7 +227,7 @@ func again(list *[]core.Charge, c core.Charge, units int64) {
 // TakeAgain takes what was given back of the run of h again, for a request that is served after
 // all: as a debt, whatever is left by now. It reports whether Amend has said that there was any.
 func (h *Hold) TakeAgain(ctx context.Context) (given bool, err error) {
-	r := h.claim(true)
+	r := h.claim(returned)
 	if r == nil {
 		return false, nil
 	}
