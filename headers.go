@@ -131,7 +131,7 @@ func (l *layer) appendNearest(f *response.Fields, style Headers, refused bool) {
 		}
 	}
 	if style&XRateLimitUnix != 0 {
-		r.ResetAfter += core.Duration(l.Decision.of.At)
+		r.ResetAfter += core.Duration(l.Decision.At.UnixMicro()) // of.At is 0 if the client is barred
 	}
 	f.Values = slices.Grow(f.Values, 3)
 	f.Text = strconv.AppendInt(f.Text, r.Capacity, 10)

@@ -193,3 +193,25 @@ func TestHeadersOfSets(t *testing.T) {
 		}
 	}
 }
+
+// TestHeadersOfBarred has a set bar a user whom the set around it did not know. X-RateLimit shows the rule
+// of that, and when the bar ends.
+func TestHeadersOfBarred(t *testing.T) {
+	user := ""
+	l := limit.New(nil, &limit.Options{Headers: limit.XRateLimitUnix, Bar: func(limit.Client) time.Duration {
+		if user == "" {
+			return 0
+		}
+		return 2 * time.Hour
+	}})
+	behind := l.Limit(limit.Named("behind", limit.Global(time.Hour, 5)))(ok200)
+	around := l.Limit(limit.Named("around", limit.Global(time.Hour, 5)))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user = "barred"
+		behind.ServeHTTP(w, r)
+	}))
+	w := sent(around, "/")
+	assert.Equal(t, []any{403, "0"}, []any{w.Code, w.Header().Get("X-RateLimit-Remaining")})
+	reset, err := strconv.ParseInt(w.Header().Get("X-RateLimit-Reset"), 10, 64)
+	require.NoError(t, err)
+	assert.InDelta(t, time.Now().Add(2*time.Hour).Unix(), reset, 10)
+}
