@@ -199,7 +199,7 @@ function log.add_units(rule, value, now, n, stamp)
   local head, width, limit, first = rule.head, rule.short and 4 or 6, rule.limit, #rule.head + 1
   local a, b, c, d, e, f, g = byte(value, -7, -1)
   local size, newest = #value - 6 - first + width, nil
-  if not a then return nil end
+  if not g then return nil end
   if width == 4 then newest = ((((((e*256 + f)*256 + g)*256 + a)*256 + b)*256 + c)*256) + d else newest = (((((g*256 + a)*256 + b)*256 + c)*256 + d)*256 + e)*256 + f end
   if size < width or size % width ~= 0 or sub(value, 1, first - 1) ~= head or newest > now or n > limit then return nil end
   local units, at = size/width + n, now - rule.window

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -324,6 +325,14 @@ func TestBrokenTallies(t *testing.T) {
 		}
 		for size := 1; size < len(value); size++ {
 			answers(value[:size])
+		}
+		for at := 1; at < len(value); { // each tally cut short, and what follows as it was
+			first := at + 26 + int(binary.BigEndian.Uint16(value[at+21:]))
+			size := int(binary.BigEndian.Uint16(value[first-2:]))
+			for shorter := range size {
+				answers(slices.Concat(value[:first-2], []byte{byte(shorter >> 8), byte(shorter)}, value[first:first+shorter], value[first+size:]))
+			}
+			at = first + size
 		}
 	}
 }
