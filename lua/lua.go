@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/routelimit/limit/core"
@@ -29,6 +30,7 @@ type Rules struct {
 	longest  int64         // µs that an admitted request may wait: 0 without a queue
 	reserves []byte        // an argument of the script, or nil: see reservesOf
 	shape    []byte        // likewise, with several asks: see shapeOf
+	tallied  sync.Map      // the scripts of Tallied, by the other algorithms
 }
 
 // A place is where in a request a charge is, and its rule.

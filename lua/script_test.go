@@ -111,9 +111,19 @@ func BenchmarkFirstScript(b *testing.B) {
 		rules := NewRules("limit", asks)
 		for b.Loop() {
 			scripts.Clear()
+			rules.tallied.Clear()
 			rules.Tallied(all)
 		}
 	})
+}
+
+// TestTalliedIsKept tests that a call asks for its script without allocations: naming the files of
+// one takes many.
+func TestTalliedIsKept(t *testing.T) {
+	rules := NewRules("limit", one(charges("a")))
+	assert.Same(t, rules.Tallied(all), NewRules("limit", one(charges("b"))).Tallied(all))
+	assert.NotSame(t, rules.Tallied(all), rules.Tallied(1<<core.TokenBucket))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { rules.Tallied(all) }))
 }
 
 // TestAssignments tests that no assignment of several values reads in a later one what an

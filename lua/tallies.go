@@ -57,9 +57,14 @@ func Lacking(err error) Algorithms {
 // Tallied returns the script that decides what l.Script does, also on keys that other algorithms
 // charge too. Its arguments are those of [Rules.EncodeTallied].
 func (l *Rules) Tallied(others Algorithms) *Script {
+	if known, ok := l.tallied.Load(others); ok {
+		return known.(*Script)
+	}
 	s := newTallied(taking, others, len(l.rules), func(i int) *core.Quota { return &l.rules[i].Quota })
 	s.extra, s.several = l.reserves != nil, l.shape != nil
-	return l.usual(others, s.join("take.lua"))
+	script := l.usual(others, s.join("take.lua"))
+	l.tallied.Store(others, script)
+	return script
 }
 
 // usual returns a script that decides the usual calls of l itself, and is the whole one otherwise.
