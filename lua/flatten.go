@@ -412,7 +412,7 @@ func (s *script) dropUnused() (any bool) {
 		}
 		_, hook, owned := strings.Cut(f.name, ".")
 		f.dropped = !s.has(f, func(text string) bool {
-			return mentions(text, f.name, ".") || owned && strings.ContainsAny(text, " \n") && // and not the name of another's hook
+			return mentions(text, f.name, ".") || owned && strings.ContainsAny(text, " (\n") && // and not the name of another's hook
 				(!f.written && mentions(text, "."+hook, "") || strings.Contains(text, "['"+hook+"']"))
 		})
 		any = any || f.dropped

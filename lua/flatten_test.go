@@ -47,6 +47,10 @@ func TestFlatten(t *testing.T) {
 			"local a, b = {}, {}\nfunction a.load(rule)\n  x = rule\nend\nfunction a.give(n)\n  return n\nend\nalgorithms[0] = a\nlocal rule = {\n  as = algorithms[0], -- @sole\n}\nrule.as.load(rule) -- @each\nreturn rule.as.give(x)\n",
 			"local a, b = {}, {}\nfunction a.give(n)\n  return n\nend\nlocal rule = {\n}\ndo\n  x = rule\nend\nreturn a.give(x)\n",
 		},
+		"a hook that a short function calls": {
+			"local a = {}\nfunction a.step(n)\n  x = n\nend\nfunction a.load(s) s.step(s) end\nalgorithms[0] = a\nreturn x.load(x)\n",
+			"local a = {}\nfunction a.step(n)\n  x = n\nend\nfunction a.load(s)\ns.step(s)\nend\nalgorithms[0] = a\nreturn x.load(x)\n",
+		},
 		"inline": {
 			"local function a(n, m)\n  x = n + m\nend\nfunction b(n)\n  a(n, 2) -- @inline\nend\nb(1)\n",
 			"function b(n)\ndo\nlocal m = 2\n  x = n + m\nend\nend\nb(1)\n",

@@ -64,7 +64,8 @@ end
 
 -- Takes n units that others used at a time from a value: the new one, and the us that it
 -- matters; or nil if it is the same. For units of now, each algorithm has a function that
--- does without its state, and returns nil unless its version alone cut time for the value:
+-- does without its state, and returns nil unless its version alone cut time for the value, which
+-- may be any bytes:
 --
 --   add_units(rule, value, now, n, stamp)
 --
