@@ -18,7 +18,7 @@ local since = now - ((((((t1*256 + t2)*256 + t3)*256 + t4)*256 + t5)*256 + t6)*2
 local value = kind == 0 and pcall('GETRANGE', key, '0', window < 4294967296 and '527' or '783') or kind ~= 0 and pcall('GET', key)
 
 local given, size = 0, value and #value -- 0 also of the table of an error
-if #list == 51 and size and size > 0 and since >= 0 and since < window then
+if #list == 51 and size and size > 0 and cost > 0 and since >= 0 and since < window then
   local stamp = sub(list, 24, 30)
   if kind == 0 then -- a log: see logforms.lua
     local from, modulus = 4, 4294967296

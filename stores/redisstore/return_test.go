@@ -221,3 +221,20 @@ func TestReturnOnCluster(t *testing.T) {
 		}
 	}
 }
+
+// TestReturnOfNothing gives back what a look took to a log with a unit of 2^32 µs ago, whose tick is
+// like that of a second ago: a log is only known to have no such unit when one has just been taken.
+func TestReturnOfNothing(t *testing.T) {
+	now := start - start%(1<<32) - 835_000_000
+	store := at(redistest.Client(t), &now)
+	c := core.Charge{Policy: "p", Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Limit: 8, Window: 3600_000_000}}
+	storetest.MustTake(t, store, c)
+	now += 845_000_000
+	storetest.MustTake(t, store, c)
+	now += 1<<32 - 844_000_000
+	c.Cost = 0
+	d := storetest.MustTake(t, store, c)
+	given, err := store.Return(t.Context(), []core.Return{d.Return(0, c)})
+	require.NoError(t, err)
+	require.Equal(t, d.Outcomes()[0], given[0].Outcome)
+}
