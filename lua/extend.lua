@@ -16,7 +16,7 @@ for k = 1, #KEYS / 2 do
   local place = type(value) == 'string' and match(value, '^H%d+') and (#value - 17) % 94 == 0 and string.find(value, id, 18, true)
   out[k] = 0
   if place then -- most often
-    if match(value, '^[LK]', place + 24) and tonumber(sub(value, place + 25, place + 40)) > now then
+    if match(value, '^[LK]', place + 24) and (tonumber(sub(value, place + 25, place + 40)) or 0) > now then
       out[k] = 1
       local stop, left, least = format('%016.0f', now + life), call('PTTL', hash), life/1000 + memory + grace
       if left > least then least = left end

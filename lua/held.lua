@@ -45,6 +45,7 @@ local function unfold(hash, ends, now)
   local value, form = pcall('GET', hash), string.gsub('^(x+)([LKES])(6)(6)(......)(5)(6)$', '[56]', {['5'] = string.rep('%d', 15), ['6'] = string.rep('%d', 16)})
   if type(value) ~= 'string' or (#value - 17) % 94 ~= 0 or not match(value, '^H%d+') then return false end
   local fields, scores, left = {'n', sub(value, 2, 17)}, {}, call('PTTL', hash)
+  if left < 0 then left = 172800000 end -- something else took its TTL: no hold lives for two days
   form = string.gsub(form, 'x', '%%x')
   for i = 18, #value, 94 do
     local id, state, stop, at, units, remaining, reset = match(sub(value, i, i + 93), form)

@@ -339,6 +339,41 @@ func TestForeignHolds(t *testing.T) {
 	}
 }
 
+// TestExtensionsBesideForeign extends a hold in one call with one whose end no script wrote.
+func TestExtensionsBesideForeign(t *testing.T) {
+	client, now := redistest.Client(t), start
+	store := at(client, &now)
+	var list []core.Extension
+	for _, key := range []string{"foreign", "own"} {
+		c := core.Charge{Policy: "p", Rule: "r", Key: key, Cost: 3, Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 10, Window: 3600_000_000}}
+		h := core.Hold{ID: core.HoldIDOf("a"), Life: core.MinHold}
+		require.NoError(t, store.Hold(t.Context(), &core.Ask{Charges: []core.Charge{c}}, &h))
+		list = append(list, core.Extension{Charge: c, Hold: h.ID, Life: core.MaxHold})
+	}
+	held, _ := lua.HoldKeys("limit", &list[0].Charge)
+	require.NoError(t, client.SetRange(t.Context(), held, 45, "x").Err())
+	lived, err := store.Extend(t.Context(), list)
+	require.NoError(t, err)
+	require.Equal(t, []bool{false, true}, lived)
+}
+
+// TestHoldsWithoutExpiry takes the TTL away from holds, as a backup may. They live on, in a hash too.
+func TestHoldsWithoutExpiry(t *testing.T) {
+	client := redistest.Client(t)
+	store := New(client, nil)
+	c := core.Charge{Policy: "p", Rule: "r", Key: "k", Cost: 3, Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 10, Window: 3600_000_000}}
+	held, _ := lua.HoldKeys("limit", &c)
+	for _, want := range []core.Found{core.HoldUnknown, core.HoldLives, core.HoldLives} {
+		ask, h := core.Ask{Charges: []core.Charge{c}}, core.Hold{ID: core.HoldIDOf("a"), Life: core.MaxHold}
+		require.NoError(t, store.Hold(t.Context(), &ask, &h))
+		require.Equal(t, want, h.Found)
+		if want == core.HoldUnknown {
+			require.True(t, client.Persist(t.Context(), held).Val())
+		}
+	}
+	requireLife(t, client, c, true, core.MaxHold)
+}
+
 // TestAccountOfManyHolds counts more holds than one call reads.
 func TestAccountOfManyHolds(t *testing.T) {
 	client, now := redistest.Real(t), start
