@@ -308,3 +308,93 @@ func TestRefusedKeyInBatch(t *testing.T) {
 	assert.NotErrorIs(t, batch[1].err, core.ErrUnavailable)
 	assert.NoError(t, batch[2].err)
 }
+
+// TestReturnsTakeAPlace has a call of returns in flight. One call less decides then, at least one
+// does, and no request is left in a queue of which no call is in flight.
+func TestReturnsTakeAPlace(t *testing.T) {
+	client := redistest.Client(t)
+	store := New(client, &Options{Timeout: time.Minute})
+	charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
+	var returns []core.Return
+	for range 3 {
+		d := storetest.MustTake(t, store, charges...)
+		returns = append(returns, d.Return(0, charges[0]))
+	}
+	_, err := storetest.Return(t.Context(), store, "p", returns[2:]) // the scripts are loaded
+	require.NoError(t, err)
+	arrived, release := [2]chan struct{}{}, [2]chan struct{}{} // of calls that decide, and of returns
+	for i := range arrived {
+		arrived[i], release[i] = make(chan struct{}, 1000), make(chan struct{})
+	}
+	before(client, isTake, func(cmd redis.Cmder) {
+		kind := 0
+		if keys := cmd.Args()[2].(int); len(cmd.Args()) == 3+keys+4 {
+			kind = 1
+		}
+		arrived[kind] <- struct{}{}
+		<-release[kind]
+	})
+	b, returner := store.batcher(ask(charges)), store.returner("p")
+	require.Same(t, returner, b.returner)
+	var done sync.WaitGroup
+	take := func() {
+		done.Go(func() {
+			_, err := storetest.Take(context.Background(), store, "p", charges)
+			assert.NoError(t, err)
+		})
+	}
+	giveBack := func(r core.Return) {
+		done.Go(func() {
+			_, err := storetest.Return(context.Background(), store, "p", []core.Return{r})
+			assert.NoError(t, err)
+		})
+		<-arrived[1]
+	}
+
+	giveBack(returns[0])
+	take()
+	<-arrived[0] // although returns are in flight
+	take()
+	awaitQueued(b, 1) // since they are
+	release[0] <- struct{}{}
+	<-arrived[0] // the queue
+	release[0] <- struct{}{}
+	idle(t, b)
+	release[1] <- struct{}{}
+	idle(t, returner)
+
+	take()
+	take()
+	<-arrived[0]
+	<-arrived[0]
+	take()
+	awaitQueued(b, 1)
+	giveBack(returns[1])     // does not wait for calls that decide
+	release[0] <- struct{}{} // leaves the queue to the other call
+	require.Eventually(t, func() bool { return b.inFlight.Load() == 1 }, 10*time.Second, time.Millisecond)
+	release[1] <- struct{}{}
+	idle(t, returner)
+	awaitQueued(b, 1)
+	assert.Empty(t, arrived[0])
+	take() // goes at once again
+	<-arrived[0]
+	release[0] <- struct{}{}
+	<-arrived[0] // the queue
+	for range 2 {
+		release[0] <- struct{}{}
+	}
+	done.Wait()
+	idle(t, b)
+	assert.Empty(t, b.queue)
+
+	for _, distance := range []time.Duration{0, 2 * far} {
+		s := &Store{adapts: true}
+		s.reach.Store(newReach(time.Second, distance))
+		near := &batcher{store: s, returner: &batcher{store: s}}
+		all := map[time.Duration]int{0: maxInFlight, 2 * far: farInFlight}[distance]
+		assert.Equal(t, all, near.most())
+		near.returner.inFlight.Store(1)
+		assert.Equal(t, all-1, near.most())
+		assert.Equal(t, 1, near.returner.most())
+	}
+}
