@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -22,7 +24,8 @@ import (
 // TestCostOfLayers measures how long Redis takes for a request to two rule sets, one around
 // the other, of which nine in ten are refused by the inner one: with the outer set giving
 // back what it took, and as if it did not. LIMIT_LONGEST=1 runs it, and wants a machine with
-// nothing else to do. BENCHMARKS.md has the figures; here they have a fifth more for noise.
+// nothing else to do: where it is slow, the breaker opens, and the round is repeated. BENCHMARKS.md
+// has the figures; here they have a fifth more for noise.
 func TestCostOfLayers(t *testing.T) {
 	if os.Getenv("LIMIT_LONGEST") == "" {
 		t.Skip("set LIMIT_LONGEST=1 to run it")
@@ -40,13 +43,29 @@ func TestCostOfLayers(t *testing.T) {
 		test.rule.Key, test.rule.Limit, test.rule.Window = limit.ByIP, 10_000, time.Hour
 		for _, callers := range []int{1, 64} {
 			client := redistest.Real(t)
-			with, without := layered(t, client, test.rule, true), layered(t, client, test.rule, false)
+			var without atomic.Int64
+			both := func() [2]http.Handler {
+				return [2]http.Handler{layered(t, client, test.rule, false, &without), layered(t, client, test.rule, true, &without)}
+			}
+			handlers := both()
 			var least [2]float64
-			for range 8 {
-				for i, h := range []http.Handler{without, with} {
-					us := costOfAbuse(t, client, h, callers)
-					if least[i] == 0 || us < least[i] {
-						least[i] = us
+			again := 0
+			for round := 0; round < 8; round++ {
+				var us [2]float64
+				for i, h := range handlers {
+					us[i] = costOfAbuse(t, client, h, callers)
+				}
+				if n := without.Swap(0); n > 0 { // the breaker opened: these cost Redis nothing
+					again++
+					require.Less(t, again, 20, "%d requests were decided without Redis: the machine has too much to do", n)
+					require.NoError(t, client.Ping(t.Context()).Err())
+					handlers = both() // the limiters have counted what Redis has not
+					round--
+					continue
+				}
+				for i := range us {
+					if least[i] == 0 || us[i] < least[i] {
+						least[i] = us[i]
 					}
 				}
 			}
@@ -54,15 +73,22 @@ func TestCostOfLayers(t *testing.T) {
 			if callers > 1 && test.rule.Algorithm == (limit.TokenBucket{Burst: 10_000}) {
 				most = 2.2
 			}
-			t.Logf("%-12s %2d callers: %.1f us, giving back %.1f us: %.2f", test.name, callers, least[0], least[1], ratio)
+			t.Logf("%-12s %2d callers: %.1f us, giving back %.1f us: %.2f; %d rounds again", test.name, callers, least[0], least[1], ratio, again)
 			assert.Less(t, ratio, 1.2*most)
 		}
 	}
 }
 
-// layered returns a handler behind two rule sets, of which the outer one gives back or not.
-func layered(t *testing.T, client *redis.Client, outer limit.Rule, gives bool) http.Handler {
-	l := limit.New(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), nil)
+// layered returns a handler behind two rule sets, of which the outer one gives back or not. Without
+// counts the decisions that were made without the store.
+func layered(t *testing.T, client *redis.Client, outer limit.Rule, gives bool, without *atomic.Int64) http.Handler {
+	l := limit.New(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), &limit.Options{
+		Observe: func(_ *http.Request, d limit.Decision, err error) {
+			if err != nil || d.Mode != core.ModeExact && d.Mode != core.ModeRemembered {
+				without.Add(1)
+			}
+		},
+	})
 	application, err := l.Policy(limit.Named("app", outer))
 	require.NoError(t, err)
 	route := l.Limit(limit.Named("route", limit.PerIP(time.Hour, 5)))(ok200)
