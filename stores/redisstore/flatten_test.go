@@ -229,7 +229,7 @@ func TestSingleReturns(t *testing.T) {
 	other.every = 1
 	now := start
 	store := at(client, &now)
-	for seed := range 120 {
+	for seed := range 60 {
 		random := rand.New(rand.NewPCG(7, uint64(seed)))
 		for _, algorithm := range slices.Sorted(maps.Keys(other.several)) {
 			var versions [2]core.Charge
