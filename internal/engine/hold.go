@@ -183,9 +183,10 @@ func (r *Run) extend(t *taken) {
 // another process has settled it. What the store does not answer is repeated, at last in the
 // background: the call before may have done it.
 func (t *taken) settleHeld(ctx context.Context, held *ruled[core.Settlement], sum *settled) error {
-	list, again := held.list, false
+	list := held.list
 	done, err := t.engine.Holder.Settle(ctx, list)
-	if again = errors.Is(err, core.ErrUnavailable) && ctx.Err() == nil; again {
+	again := errors.Is(err, core.ErrUnavailable) && ctx.Err() == nil
+	if again {
 		done, err = t.engine.Holder.Settle(ctx, list)
 	} else if err == nil && !slices.ContainsFunc(done, func(s core.Settled) bool { return s.Found == core.HoldLives || s.Found == core.HoldEnded }) {
 		return ErrSettled
