@@ -331,7 +331,8 @@ func (b *batcher) returnUnits(ctx context.Context, batch []*request) error {
 	for _, r := range batch[1:] {
 		all = append(all, r.returns...)
 	}
-	results, err := []core.Returned(nil), error(nil)
+	var results []core.Returned
+	var err error
 	if len(batch) > 1 {
 		results, err = s.giveBack(ctx, lua.JoinReturns(b.part.prefix, s.now(), s.grace, all))
 	} else {
