@@ -166,7 +166,7 @@ func (d *Decision) rule(i int) (outcome RuleDecision) {
 	return outcome
 }
 
-// named returns the names of the rules of which something is true.
+// named returns the names of the rules that pass a test.
 func (d *Decision) named(is func(rule int) bool) (names []string) {
 	for i := range d.of.Outcomes() {
 		if is(i) {

@@ -2,7 +2,7 @@
 --
 -- A key with few holds has them in one string, since a hash and a sorted set cost three times as
 -- much. It becomes these when it has many, or if a call needs what is not done with a string, and
--- is a string again once it has had none.
+-- is a string again once all of its holds have gone.
 --
 -- string   'H'  first:16, and for each hold id:24  state:1  stop:16  at:16  units:6  remaining:15
 --          reset:16, all digits but the units, which are big-endian, and ids and states

@@ -1,6 +1,6 @@
--- The beginning of returnone.lua. If a key has the units of one admission and no others, or is a log
--- of which they are the last, as that of a client that is refused again and again, they are given
--- back here: before the functions, since a script takes as long to define them as it takes for this.
+-- The beginning of returnone.lua. It gives back the units of one admission if the key has no others,
+-- or is a log of which they are the newest: the usual keys of clients that are refused again and
+-- again. It comes before the functions, since defining them takes a script as long as this.
 
 local byte, rep, sub, call, pcall = string.byte, string.rep, string.sub, redis.call, redis.pcall
 local now, params, list, key = ARGV[1], ARGV[3], ARGV[4], KEYS[1]
