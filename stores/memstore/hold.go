@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"slices"
@@ -202,18 +203,10 @@ func (s *Store) Holds([]core.Charge) bool { return true }
 
 // Hold implements [core.Holder].
 func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
-	if err := h.Validate(ask); err != nil {
+	if err := cmp.Or(h.Validate(ask), ctx.Err()); err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	keys := make([]target, len(ask.Charges))
-	for i := range ask.Charges {
-		s.place(&keys[i], &ask.Charges[i])
-	}
-	order := inOrder(keys)
-	now := s.lock(keys, &order)
+	keys, order, now := s.locked(len(ask.Charges), func(i int) *core.Charge { return &ask.Charges[i] })
 	defer s.unlock(keys, &order)
 	h.Found, h.Over, h.Units = core.HoldUnknown, nil, [core.MaxCharges]int64{}
 	for i := range keys {
@@ -277,18 +270,10 @@ func (s *Store) keep(keys []target, ask *core.Ask, h *core.Hold, now int64) {
 
 // Settle implements [core.Holder].
 func (s *Store) Settle(ctx context.Context, list []core.Settlement) ([]core.Settled, error) {
-	if err := core.ValidateSettlements(list); err != nil {
+	if err := cmp.Or(core.ValidateSettlements(list), ctx.Err()); err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	keys := make([]target, len(list))
-	for i := range list {
-		s.place(&keys[i], &list[i].Charge)
-	}
-	order := inOrder(keys)
-	now := s.lock(keys, &order)
+	keys, order, now := s.locked(len(list), func(i int) *core.Charge { return &list[i].Charge })
 	defer s.unlock(keys, &order)
 	done := make([]core.Settled, len(list))
 	for i := range list {
@@ -355,10 +340,7 @@ func (s *Store) grow(k *target, of *core.Settlement, units, now int64) int64 {
 
 // Extend implements [core.Holder].
 func (s *Store) Extend(ctx context.Context, list []core.Extension) ([]bool, error) {
-	if err := core.ValidateExtensions(list); err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(core.ValidateExtensions(list), ctx.Err()); err != nil {
 		return nil, err
 	}
 	lived := make([]bool, len(list))
@@ -369,10 +351,7 @@ func (s *Store) Extend(ctx context.Context, list []core.Extension) ([]bool, erro
 }
 
 func (s *Store) extend(of *core.Extension) bool {
-	keys := make([]target, 1)
-	s.place(&keys[0], &of.Charge)
-	order := inOrder(keys)
-	now := s.lock(keys, &order)
+	keys, order, now := s.locked(1, func(int) *core.Charge { return &of.Charge })
 	defer s.unlock(keys, &order)
 	h := s.holdsOf(&keys[0], now, false)
 	held := h.find(of.Hold, now)
@@ -388,12 +367,9 @@ func (s *Store) Account(ctx context.Context, c core.Charge) (a core.Account, err
 	if err := core.ValidateCharges([]core.Charge{c}); err != nil {
 		return a, err
 	}
-	keys := make([]target, 1)
-	s.place(&keys[0], &c)
-	order := inOrder(keys)
-	now := s.lock(keys, &order)
+	keys, order, now := s.locked(1, func(int) *core.Charge { return &c })
 	defer s.unlock(keys, &order)
-	if e := keys[0].entry; e != nil && c.Quota.Algorithm.Owes() {
+	if keys[0].entry != nil && c.Quota.Algorithm.Owes() {
 		a.Owed = max(0, -s.turned(&keys[0]).state().Clone().Advance(&c.Quota, now))
 	}
 	h := s.holdsOf(&keys[0], now, false)

@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/routelimit/limit/core"
@@ -33,10 +34,7 @@ func (s *Store) Release(ctx context.Context, charges []core.Charge) error {
 // shard. F reports whether it has renewed a lease. The charges do not depend on
 // each other, so each is locked alone.
 func (s *Store) leases(ctx context.Context, charges []core.Charge, f func(i int, leases core.State, now int64) bool) error {
-	if err := core.ValidateLeases(charges); err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(core.ValidateLeases(charges), ctx.Err()); err != nil {
 		return err
 	}
 	for i := range charges {

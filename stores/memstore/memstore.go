@@ -334,6 +334,16 @@ func (s *Store) lock(keys []target, order *[core.MaxCharges]uint8) (now int64) {
 	return now
 }
 
+// locked places n charges and locks the shards of their keys, as lock does.
+func (s *Store) locked(n int, charge func(i int) *core.Charge) (keys []target, order [core.MaxCharges]uint8, now int64) {
+	keys = make([]target, n)
+	for i := range keys {
+		s.place(&keys[i], charge(i))
+	}
+	order = inOrder(keys)
+	return keys, order, s.lock(keys, &order)
+}
+
 // find finds the entries of keys, under the locks of their shards.
 func (s *Store) find(keys []target) {
 	for i := range keys {

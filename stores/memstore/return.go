@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"unique"
 
@@ -12,18 +13,10 @@ import (
 // After either, nothing was returned. A key that shares an overflow quota gets
 // nothing back: the units of the keys there cannot be told apart.
 func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
-	if err := core.ValidateReturns(returns); err != nil {
+	if err := cmp.Or(core.ValidateReturns(returns), ctx.Err()); err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	keys := make([]target, len(returns))
-	for i := range returns {
-		s.place(&keys[i], &returns[i].Charge)
-	}
-	order := inOrder(keys)
-	now := s.lock(keys, &order)
+	keys, order, now := s.locked(len(returns), func(i int) *core.Charge { return &returns[i].Charge })
 	defer s.unlock(keys, &order)
 	results := make([]core.Returned, len(returns))
 	for i := range returns {
@@ -85,10 +78,7 @@ func (s *Store) sharedOf(k *target, now int64) *entry {
 // of a context that was done before the call. Reset does not change a key that shares an
 // overflow quota, or recently did: the units there may be those of other keys.
 func (s *Store) Reset(ctx context.Context, charges []core.Charge) error {
-	if err := core.ValidateNames(charges); err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(core.ValidateNames(charges), ctx.Err()); err != nil {
 		return err
 	}
 	for i := range charges {
