@@ -44,7 +44,7 @@ var faults = map[string]fault{
 		take: altered(func(c *core.Charge) { c.Key = string([]rune(c.Key)) })},
 	"names joined": {found: "Names/borders",
 		take: altered(func(c *core.Charge) { c.Rule, c.Key = "", c.Rule+":"+c.Key })},
-	"limit in the key": {found: "Changed/from_2_to_127 Changed/from_128_to_129 Schedules",
+	"limit in the key": {found: "Schedules",
 		take: altered(func(c *core.Charge) { c.Rule += string(rune(c.Quota.Limit)) })},
 	"algorithm in the key": {found: "VersionsOfAlgorithms",
 		take: altered(func(c *core.Charge) { c.Rule += c.Quota.Algorithm.String() })},

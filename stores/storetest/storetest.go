@@ -75,7 +75,6 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 		{"Rules", scripts(stacks())},
 		{"Asks", []namedTest{{"with reserves of their own", reservesOfAsks}, {"many rules", manyAsks}}},
 		{"Debts", []namedTest{{"above the limit", debtsAbove}}},
-		{"Changed", scripts(changes())},
 		{"Algorithms", algorithms()},
 		{"Edges", edges()},
 		{"Leases", leases()},
