@@ -54,6 +54,37 @@ func TestJitter(t *testing.T) {
 	assert.NotPanics(t, func() { limit.New(nil, &limit.Options{Jitter: 24 * time.Hour}) })
 }
 
+// TestHeaderStyles checks the fields of each style, of a request that is admitted and of one that
+// is refused.
+func TestHeaderStyles(t *testing.T) {
+	fields := []string{"RateLimit", "RateLimit-Policy", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
+	draft := []string{`"ip";r=1;t=60, "all";r=9;t=3600`, `"ip";q=2;w=60, "all";q=10;w=3600`, "", "", ""}
+	for name, test := range map[string]struct {
+		style limit.Headers
+		want  []string
+		rest  string // after a refusal
+	}{
+		"zero":       {0, draft, ""},
+		"Draft11":    {limit.Draft11, draft, ""},
+		"XRateLimit": {limit.XRateLimit, []string{"", "", "2", "1", "60"}, "0"},
+		"both":       {limit.Draft11 | limit.XRateLimit, []string{draft[0], draft[1], "2", "1", "60"}, "0"},
+		"NoHeaders":  {limit.NoHeaders, make([]string, 5), ""},
+	} {
+		h := limit.New(nil, &limit.Options{Headers: test.style}).Limit(limit.Named("p",
+			limit.Rule{Name: "ip", Key: limit.ByIP, Limit: 2, Window: time.Minute},
+			limit.Rule{Name: "all", Key: limit.Everyone, Limit: 10, Window: time.Hour}))(ok200)
+		admitted := sent(h, "/")
+		for i, field := range fields {
+			assert.Equal(t, test.want[i], strings.Join(admitted.Header().Values(field), ", "), "%s: %s", name, field)
+		}
+		require.Equal(t, http.StatusOK, sent(h, "/").Code)
+		refused := sent(h, "/")
+		require.Equal(t, http.StatusTooManyRequests, refused.Code)
+		assert.Equal(t, "60", refused.Header().Get("Retry-After"), name)
+		assert.Equal(t, test.rest, refused.Header().Get("X-RateLimit-Remaining"), name)
+	}
+}
+
 // TestXRateLimitUnix holds that X-RateLimit-Reset is a time of the store, rounded up, and
 // that the other fields are those of XRateLimit.
 func TestXRateLimitUnix(t *testing.T) {

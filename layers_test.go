@@ -348,6 +348,31 @@ func TestLayersTryAgain(t *testing.T) {
 	}
 }
 
+// TestLayersKeep has inner sets refuse requests that outer sets stay charged for, or settle.
+func TestLayersKeep(t *testing.T) {
+	for name, test := range map[string]struct {
+		outer, inner limit.Rule
+		left         int64 // of 100, after one admitted and one refused request
+	}{
+		"refused":         {limit.Rule{}, limit.Rule{}, 99},
+		"busy":            {limit.Rule{}, limit.Rule{OnRefusal: limit.Refusal{Status: 503}}, 99},
+		"redirected":      {limit.Rule{}, limit.Rule{OnRefusal: limit.Refusal{Redirect: "/busy"}}, 99},
+		"degraded":        {limit.Rule{}, limit.Rule{OnRefusal: limit.Refusal{Degrade: true}}, 98},
+		"a fallback":      {limit.Rule{}, limit.Rule{OnRefusal: limit.Refusal{Degrade: true, Fallback: ok200}}, 98},
+		"attempts":        {limit.Rule{Attempts: true}, limit.Rule{}, 98},
+		"settled":         {limit.Rule{Settle: rules.OnStatus(429)}, limit.Rule{}, 99},
+		"settled as sent": {limit.Rule{Settle: rules.OnStatus(200)}, limit.Rule{}, 99},
+	} {
+		l := limit.New(nil, nil)
+		test.outer.Name, test.outer.Key, test.outer.Limit, test.outer.Window = "outer", limit.Everyone, 100, time.Hour
+		test.inner.Name, test.inner.Key, test.inner.Limit, test.inner.Window = "inner", limit.Everyone, 1, time.Hour
+		h := l.Limit(limit.Named("outer", test.outer))(l.Limit(limit.Named("inner", test.inner))(ok200))
+		sent(h, "/")
+		sent(h, "/")
+		assert.EqualValues(t, test.left, left(t, l, "outer", "outer", ""), name)
+	}
+}
+
 // An unsent writer discards an answer, but not its header.
 type unsent struct{ http.ResponseWriter }
 

@@ -116,7 +116,6 @@ func Run(t *testing.T, framework Framework) {
 		{"bodies of exempt and barred clients", s.screenedBodies},
 		{"many routes", s.manyRoutes},
 		{"layers", s.layers},
-		{"layers that keep", s.layersKeep},
 		{"layers around timeouts", s.layersAroundTimeouts},
 		{"layers of requests of handlers", s.layersOfHandlers},
 		{"canceled", s.canceled},

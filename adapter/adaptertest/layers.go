@@ -13,7 +13,6 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/internal/notice"
-	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -38,36 +37,6 @@ func (s suite) layers(t *testing.T) {
 	assert.EqualValues(t, 97, left(t, limiter, all))
 	assert.EqualValues(t, 97, left(t, limiter, group))
 	assert.EqualValues(t, 90, left(t, limiter, attempts))
-}
-
-// layersKeep has inner sets refuse requests that outer sets stay charged for, or settle.
-func (s suite) layersKeep(t *testing.T) {
-	fallback := limit.Refusal{Degrade: true, Fallback: ok}
-	for name, test := range map[string]struct {
-		outer limit.Rule
-		inner limit.Rule
-		left  int64 // of 100, after one admitted and one refused request
-	}{
-		"refused":         {limit.Rule{}, limit.Rule{}, 99},
-		"busy":            {limit.Rule{}, limit.Rule{OnRefusal: limit.Refusal{Status: 503}}, 99},
-		"redirected":      {limit.Rule{}, limit.Rule{OnRefusal: limit.Refusal{Redirect: "/busy"}}, 99},
-		"degraded":        {limit.Rule{}, limit.Rule{OnRefusal: limit.Refusal{Degrade: true}}, 98},
-		"a fallback":      {limit.Rule{}, limit.Rule{OnRefusal: fallback}, 98},
-		"attempts":        {limit.Rule{Attempts: true}, limit.Rule{}, 98},
-		"settled":         {limit.Rule{Settle: rules.OnStatus(429)}, limit.Rule{}, 99},
-		"settled as sent": {limit.Rule{Settle: rules.OnStatus(204)}, limit.Rule{}, 99},
-	} {
-		limiter := limit.New(nil, nil)
-		router := s.framework(limiter)
-		test.outer.Name, test.outer.Key, test.outer.Limit, test.outer.Window = "outer", limit.Everyone, 100, time.Hour
-		test.inner.Name, test.inner.Key, test.inner.Limit, test.inner.Window = "inner", limit.Everyone, 1, time.Hour
-		outer := limit.Named("outer", test.outer)
-		router.Use(outer)
-		router.Handle("GET", "/", ok, limit.Rules(test.inner))
-		routetest.Do(router, "GET", "/")
-		routetest.Do(router, "GET", "/")
-		assert.EqualValues(t, test.left, left(t, limiter, outer), "%s", name)
-	}
 }
 
 // layersOfHandlers has a handler send requests of its own, with its context, to a route

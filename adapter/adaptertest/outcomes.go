@@ -152,37 +152,6 @@ func refusals() []flow {
 	}
 }
 
-func headerStyles() (list []flow) {
-	fields := []string{"RateLimit", "RateLimit-Policy", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
-	draft := []string{`"ip";r=1;t=60, "all";r=9;t=3600`, `"ip";q=2;w=60, "all";q=10;w=3600`, "", "", ""}
-	for _, test := range []struct {
-		name  string
-		style limit.Headers
-		want  []string
-		rest  string // after a refusal
-	}{
-		{"zero", 0, draft, ""},
-		{"Draft11", limit.Draft11, draft, ""},
-		{"XRateLimit", limit.XRateLimit, []string{"", "", "2", "1", "60"}, "0"},
-		{"both", limit.Draft11 | limit.XRateLimit, []string{draft[0], draft[1], "2", "1", "60"}, "0"},
-		{"NoHeaders", limit.NoHeaders, make([]string, 5), ""},
-	} {
-		admitted := send("GET /", 204)
-		admitted.want = make(map[string]string)
-		for i, field := range fields {
-			admitted.want[field] = test.want[i]
-		}
-		refused := send("GET /", 429).says("Retry-After", "60", "X-RateLimit-Remaining", test.rest)
-		list = append(list, flow{
-			name: "headers, " + test.name, options: limit.Options{Headers: test.style}, declare: on("GET /", limit.Rules(
-				limit.Rule{Name: "ip", Key: limit.ByIP, Limit: 2, Window: time.Minute},
-				limit.Rule{Name: "all", Key: limit.Everyone, Limit: 10, Window: time.Hour},
-			)), steps: []step{admitted, send("GET /", 204), refused},
-		})
-	}
-	return list
-}
-
 // reducedCapacity is the document of a request that is refused with 503.
 func reducedCapacity(title, detail string, violated ...string) problem {
 	return problem{"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", title, 503,
