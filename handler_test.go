@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +26,8 @@ import (
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
 	"github.com/routelimit/limit/internal/engine"
+	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/internal/notice"
 	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/throttle"
@@ -137,6 +141,50 @@ func TestDeclaration(t *testing.T) {
 
 func status(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+}
+
+// TestCosts charges what requests cost. A negative cost neither runs the handler nor charges
+// anything, and clients do not learn why.
+func TestCosts(t *testing.T) {
+	book, ran := new(logbook.Book), 0
+	var seen string
+	h := limit.New(nil, &limit.Options{Log: book.Log(), Instances: 1, Observe: func(_ *http.Request, d limit.Decision, err error) {
+		if seen = d.Outcome(); err != nil {
+			assert.ErrorIs(t, err, limit.ErrUndecided)
+			seen = err.Error()
+		}
+	}}).Limit(limit.Named("p", limit.Global(time.Hour, 100), limit.Rule{Name: "units", Key: limit.Everyone, Limit: 10, Window: time.Hour,
+		Cost: rules.CostBy("units", func(r *http.Request) int64 {
+			n, err := strconv.ParseInt(r.Header.Get("X-Cost"), 10, 64)
+			assert.NoError(t, err)
+			return n
+		})}))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { ran++ }))
+	const negative = `limit: could not decide: rule "units": cost %s: write 0 or more`
+	for _, step := range []struct {
+		cost                        string
+		status                      int
+		retryAfter, rateLimit, seen string
+	}{
+		{"7", 200, "", `"global-1h";r=99;t=3600, "units";r=3;t=3600`, "admitted"},
+		{"4", 429, "3600", `"global-1h";r=99;t=3600, "units";r=3;t=3600`, "refused"},
+		{"11", 429, "", `"global-1h";r=99;t=3600, "units";r=3`, "refused"},
+		{"9223372036854775807", 429, "", `"global-1h";r=99;t=3600, "units";r=3`, "refused"},
+		{"-1", 503, "1", "", fmt.Sprintf(negative, "-1")},
+		{"-9223372036854775808", 503, "1", "", fmt.Sprintf(negative, "-9223372036854775808")},
+		{"0", 200, "", `"global-1h";r=98;t=3600, "units";r=3;t=3600`, "admitted"},
+		{"3", 200, "", `"global-1h";r=97;t=3600, "units";r=0;t=3600`, "admitted"},
+	} {
+		w := routetest.Do(h, "GET", "/", "X-Cost", step.cost)
+		assert.Equal(t, step.status, w.Code, step.cost)
+		assert.Equal(t, step.retryAfter, w.Header().Get("Retry-After"), step.cost)
+		assert.Equal(t, step.rateLimit, strings.Join(w.Header().Values("RateLimit"), ", "), step.cost)
+		assert.Equal(t, step.seen, seen, step.cost)
+		assert.NotContains(t, w.Body.String(), "cost")
+	}
+	assert.Equal(t, 3, ran)
+	lines := book.Lines()
+	require.Len(t, lines, 1)
+	assert.Contains(t, lines[0], "code="+notice.Undecided)
 }
 
 // TestNamedAcrossFrameworks spends one quota on three frameworks and outside

@@ -68,7 +68,7 @@ func (s step) says(headers ...string) step {
 const nowhere = 0
 
 func (s suite) flows(t *testing.T) {
-	for _, f := range slices.Concat(flows(), refusals(), degraded(), clients(), costs(), settlements(), undecided()) {
+	for _, f := range slices.Concat(flows(), refusals(), degraded(), clients(), settlements(), undecided()) {
 		t.Run(f.name, func(t *testing.T) { s.flow(t, f) })
 	}
 }
