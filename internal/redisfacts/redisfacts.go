@@ -136,9 +136,10 @@ func Ask(ctx context.Context, client redis.UniversalClient, key string) (r Right
 	var reply redis.Error
 	switch {
 	case err == nil || NoRight(err.Error()):
-		r.Of = map[string]string{
-			"EVAL":    refusal(err),
-			"EVALSHA": refusal(client.EvalSha(ctx, strings.Repeat("0", 40), keys).Err()),
+		sha := client.EvalSha(ctx, strings.Repeat("0", 40), keys).Err()
+		r.Of = map[string]string{"EVAL": refusal(err), "EVALSHA": refusal(sha)}
+		if redis.HasErrorPrefix(sha, "unknown command") {
+			r.WriteErr = sha.Error()
 		}
 	case errors.As(err, &reply) && !redis.HasErrorPrefix(err, "MOVED"):
 		r.WriteErr = err.Error() // such as READONLY, instead of running the script

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redisfacts"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // problemsOf checks a store, and returns the text of each problem by its code.
@@ -90,6 +92,18 @@ func TestCheckRights(t *testing.T) {
 	assert.Len(t, found, 2)
 	assert.Contains(t, found, "LIMIT-303")
 	assert.Contains(t, found, "LIMIT-305")
+}
+
+// TestCheckRenamed has servers whose configuration takes a command away.
+func TestCheckRenamed(t *testing.T) {
+	charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
+	for command, code := range map[string]string{"EVALSHA": "LIMIT-302", "EVAL": "LIMIT-302", "INFO": "LIMIT-305"} {
+		client := redistest.Launch(t, "--rename-command", command, "").Client()
+		assert.Len(t, problemsOf(t, client, nil), 1, command)
+		assert.Contains(t, problemsOf(t, client, nil), code, command)
+		_, err := storetest.Take(t.Context(), New(client, nil), "p", charges)
+		assert.Equal(t, command != "INFO", errors.Is(err, core.ErrUnavailable), "%s: %v", command, err)
+	}
 }
 
 // TestCheckUnwritable has servers that refuse writes.

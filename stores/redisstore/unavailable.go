@@ -42,6 +42,10 @@ var unavailableMessages = []string{
 	"ERR Protocol error: unauthenticated", // a long call without a password
 }
 
+// unknownCommand begins the reply to EVALSHA of a Sentinel, of a proxy, and of a server whose
+// configuration renames commands. Such a server decides nothing, but may well lack INFO alone.
+const unknownCommand = "ERR unknown command"
+
 // isUnavailable reports whether an error reply is about the state of the server.
 func isUnavailable(code, message string) bool {
 	for _, prefix := range unavailableMessages {
@@ -102,7 +106,7 @@ func (s *Store) explain(ctx context.Context, err error) error {
 		return s.reach.Load().err
 	case errors.Is(err, core.ErrUnavailable):
 		return err
-	case replied && !isUnavailable(code, message):
+	case replied && !isUnavailable(code, message) && !strings.HasPrefix(message, unknownCommand):
 		return err
 	}
 	return fmt.Errorf("%w: %w", core.ErrOutOfReach, err)

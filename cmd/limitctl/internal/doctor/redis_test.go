@@ -15,6 +15,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
+	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -112,6 +113,18 @@ func TestRedisConfigRenamed(t *testing.T) {
 	assert.Equal(t, Skipped, found["idle-timeout"].Verdict)
 	assert.Contains(t, found["idle-timeout"].Found, "unknown command")
 	assert.Equal(t, OK, found["eviction"].Verdict)
+
+	proxy := faultproxy.Start(t, client.Options().Addr)
+	proxy.Break(func(c faultproxy.Command) faultproxy.Fault {
+		if c.Name != "ping" && c.Name != "evalsha" {
+			return faultproxy.Fault{}
+		}
+		return faultproxy.Fault{Kind: faultproxy.Forge, Reply: "-ERR unknown command '" + c.Name + "'\r\n"}
+	})
+	found = see(t, RedisOptions{Address: location{URL: proxy.Addr()}})
+	assert.Equal(t, OK, found["connect"].Verdict, found["connect"].Found)
+	assert.Equal(t, Fail, found["writable"].Verdict)
+	assert.Contains(t, found["writable"].Found, "unknown command 'evalsha'")
 }
 
 func TestRedisReplica(t *testing.T) {
