@@ -166,6 +166,9 @@ func (a *attempt) readIdentity(ctx context.Context, key, seen string) (found ide
 	if _, _, replied := replyOf(err); err != nil && !replied && !errors.Is(err, redis.Nil) {
 		return found, 0, err
 	}
+	if err != nil && info.Err() == nil && token.Err() == nil { // go-redis gives it to no command
+		return found, 0, fmt.Errorf("%w: a new connection: %w", core.ErrOutOfReach, err)
+	}
 	if text, err := info.Result(); err == nil {
 		info := redisfacts.Lines(text)
 		found.run = info["run_id"]

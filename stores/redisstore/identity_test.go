@@ -93,6 +93,16 @@ func TestINFOWithdrawn(t *testing.T) {
 	}
 }
 
+// TestNoDatabase has a server that lacks the database of the client, which go-redis finds when it
+// prepares a connection: no command of the pipeline has that error.
+func TestNoDatabase(t *testing.T) {
+	server := redistest.Real(t)
+	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: server.Options().Addr, DB: 99}))
+	_, err := storetest.Take(t.Context(), New(client, nil), "p", []core.Charge{charge("r", "k", 1, time.Minute)})
+	assert.ErrorIs(t, err, core.ErrUnavailable)
+	assert.ErrorContains(t, err, "DB index is out of range")
+}
+
 // TestNoIdentity holds that a store which cannot notice a restart says so and does not
 // decide, though its user may run the scripts that others have loaded.
 func TestNoIdentity(t *testing.T) {
