@@ -68,7 +68,7 @@ func Explain(err error, grant string, sentinel bool) error {
 		return errors.New("the user or the password of the Sentinel or of Redis is wrong: write --redis \"redis://user:password@sentinel:26379?username=…&password=…\", those of Redis at its end")
 	case strings.Contains(text, "WRONGPASS "):
 		return errors.New("the user or the password is wrong: " + login)
-	case strings.Contains(text, "NOAUTH "):
+	case strings.Contains(text, "NOAUTH "), strings.Contains(text, "unauthenticated"): // the reply to a long script
 		return errors.New("a password is missing: " + login)
 	case strings.Contains(text, "AUTH <password> called"):
 		return errors.New("the Redis has no password: write --redis without one")
@@ -89,7 +89,7 @@ func Explain(err error, grant string, sentinel bool) error {
 	case errors.Is(err, errHandshake):
 		return errors.New("the server does not answer the TLS handshake: check the port, or write redis:// in place of rediss://")
 	case closed(err):
-		return errors.New("the server has closed the connection: check the port, or write rediss:// if the server wants TLS")
+		return errors.New("the server has closed the connection: check the port, write rediss:// if the server wants TLS, or raise maxclients if that many are connected")
 	case sentinel && errors.Is(err, redis.Nil):
 		return errors.New("the Sentinel knows no primary of that name: write the name of its configuration by --sentinel")
 	case sentinel && strings.Contains(text, "unknown command"):

@@ -83,6 +83,10 @@ func TestAddresses(t *testing.T) {
 	few := redistest.Launch(t)
 	require.NoError(t, few.Client().Do(t.Context(), "ACL", "SETUSER", "look", "on", ">pw", "~limit:*", "+get").Err())
 
+	taken := redistest.Launch(t)
+	require.NoError(t, taken.Client().ConfigSet(t.Context(), "maxclients", "1").Err()) // which has the only connection
+
+	closed := "the server has closed the connection: check the port, write rediss:// if the server wants TLS, or raise maxclients if that many are connected"
 	login := "write --redis redis://user:password@host:6379, or set LIMITCTL_REDIS"
 	logins := `the user or the password of the Sentinel or of Redis is wrong: write --redis "redis://user:password@sentinel:26379?username=…&password=…", those of Redis at its end`
 	hosts := "the certificate of Redis or of a Sentinel is for another host: x509: certificate is valid for NAMES: write a name in that of Redis by --tls-server-name, and a host in that of the Sentinel in --redis"
@@ -108,7 +112,8 @@ func TestAddresses(t *testing.T) {
 		{Address{URL: "unix://" + socket}, "a password is missing: " + login},
 		{Address{URL: "unix://" + socket + "x"}, "Redis " + socket + "x cannot be reached: no such file or directory: check --redis, and whether Redis runs there"},
 		{Address{URL: "rediss://:right@" + locked.Addr}, "the server does not answer the TLS handshake: check the port, or write redis:// in place of rediss://"},
-		{Address{URL: "redis://" + secure}, "the server has closed the connection: check the port, or write rediss:// if the server wants TLS"},
+		{Address{URL: "redis://" + secure}, closed},
+		{Address{URL: "redis://" + taken.Addr}, closed},
 		{Address{URL: "rediss://" + secure}, "the certificate of Redis is not trusted: x509: certificate signed by unknown authority: name the file of its authority by --tls-ca"},
 		{Address{URL: "rediss://" + secure, CA: ca, ServerName: "db"}, "the certificate of Redis is for another host: x509: certificate is valid for redis.internal, localhost, not db: write a name that it has by --tls-server-name"},
 		{Address{URL: "rediss://" + mutual, CA: ca}, "the server refuses the TLS connection: tls: certificate required: name the certificate of a client by --tls-cert and --tls-key"},
@@ -146,6 +151,17 @@ func TestAddresses(t *testing.T) {
 			assert.NoError(t, single.Ping(t.Context()).Err())
 		})
 	}
+}
+
+// TestLongScriptWithoutPassword sends a script that is longer than Redis reads of a stranger.
+func TestLongScriptWithoutPassword(t *testing.T) {
+	locked := redistest.Launch(t, "--requirepass", "")
+	require.NoError(t, locked.Client().ConfigSet(t.Context(), "requirepass", "right").Err())
+	client, err := (&Address{URL: "redis://" + locked.Addr}).Open()
+	require.NoError(t, err)
+	defer client.Close()
+	err = client.Eval(t.Context(), "return 1 --"+strings.Repeat("x", 1<<15), nil).Err()
+	assert.ErrorContains(t, Explain(err, "", false), "a password is missing")
 }
 
 // authority writes the certificate of an authority, and three that it has signed, with their keys:
