@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -51,10 +52,15 @@ func (s *Store) check(ctx context.Context) error {
 	var found problems
 	switch client := s.client.(type) {
 	case *redis.ClusterClient:
+		var primaries atomic.Int64
 		err := client.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+			primaries.Add(1)
 			s.checkServer(ctx, node, node.Options(), &found)
 			return nil
 		})
+		if err == nil && primaries.Load() == 0 {
+			err = errors.New("it serves no slots")
+		}
 		if err != nil {
 			found.add("the Cluster", notice.Unreachable, unreachable(err))
 		}
@@ -80,7 +86,7 @@ func (s *Store) checkServer(ctx context.Context, client redis.UniversalClient, o
 		add(notice.Unreachable, unreachable(rights.Err))
 		return
 	}
-	if err != nil && redisfacts.NoRight(err.Error()) || redis.HasErrorPrefix(err, "unknown command") {
+	if err != nil && redisfacts.NoRight(err.Error()) || redis.HasErrorPrefix(err, "unknown command") && rights.WriteErr == "" {
 		add(notice.NoInfo, fmt.Errorf("user %q may not run INFO, so it is unknown whether Redis evicts keys, and a failover "+
 			"that loses writes goes unnoticed: redis-cli ACL SETUSER %s +info", user, user))
 	}

@@ -106,6 +106,18 @@ func TestCheckRenamed(t *testing.T) {
 	}
 }
 
+// TestCheckNoCluster has clients of a Cluster on a server that is none, and on one without slots.
+func TestCheckNoCluster(t *testing.T) {
+	charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
+	for enabled, why := range map[string]string{"no": "cluster support disabled", "yes": "it serves no slots"} {
+		server := redistest.Launch(t, "--cluster-enabled", enabled)
+		client := redistest.Closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr}}))
+		assert.Contains(t, problemsOf(t, client, nil)["LIMIT-301"], why)
+		_, err := storetest.Take(t.Context(), New(client, nil), "p", charges)
+		assert.ErrorIs(t, err, core.ErrUnavailable, why)
+	}
+}
+
 // TestCheckUnwritable has servers that refuse writes.
 func TestCheckUnwritable(t *testing.T) {
 	primary := redistest.Launch(t, "--repl-diskless-sync-delay", "0")

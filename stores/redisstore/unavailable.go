@@ -40,6 +40,7 @@ var unavailableMessages = []string{
 	"ERR Error running script: Script killed by user",
 	"ERR invalid password",
 	"ERR Protocol error: unauthenticated", // a long call without a password
+	"ERR This instance has cluster support disabled",
 }
 
 // unknownCommand begins the reply to EVALSHA of a Sentinel, of a proxy, and of a server whose

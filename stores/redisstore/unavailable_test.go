@@ -53,6 +53,7 @@ func TestRepliesThatAreErrors(t *testing.T) {
 		{"WRONGPASS invalid username-password pair or user is disabled.", infrastructure},
 		{"ERR invalid password", infrastructure},
 		{"ERR Protocol error: unauthenticated multibulk length", infrastructure},
+		{"ERR This instance has cluster support disabled", infrastructure},
 		{"ERR max number of clients reached", infrastructure},
 		{"ERR max number of clients + cluster connections reached", infrastructure},
 		{"ERR Error running script: Script killed by user with SCRIPT KILL.", infrastructure},
