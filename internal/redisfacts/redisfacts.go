@@ -42,24 +42,24 @@ func Eviction(policy, maxmemory string) (evicts, would bool) {
 	return would && maxmemory != "0", would
 }
 
-// Clock returns the time of the server, and how far it is ahead of the clock of this
-// machine, give or take uncertainty. The server read its clock somewhere between
-// request and reply, so the uncertainty is half of the shortest of five round trips.
-func Clock(ctx context.Context, client redis.UniversalClient) (at time.Time, offset, uncertainty time.Duration, err error) {
+// Clock returns how far the clock of the server is ahead of that of this machine, give or
+// take uncertainty. The server read its clock somewhere between request and reply, so the
+// uncertainty is half of the shortest of five round trips.
+func Clock(ctx context.Context, client redis.UniversalClient) (offset, uncertainty time.Duration, err error) {
 	shortest := time.Duration(-1)
 	for range 5 {
 		start := time.Now()
 		now, err := client.Time(ctx).Result()
 		trip := time.Since(start)
 		if err != nil {
-			return at, offset, uncertainty, err
+			return 0, 0, err
 		}
 		if shortest < 0 || trip < shortest {
 			shortest = trip
-			at, offset, uncertainty = now, now.Sub(start.Add(trip/2)), (trip+1)/2
+			offset, uncertainty = now.Sub(start.Add(trip/2)), (trip+1)/2
 		}
 	}
-	return at, offset, uncertainty, nil
+	return offset, uncertainty, nil
 }
 
 // Bounded returns a client whose calls end with their context, and after a timeout if that

@@ -104,7 +104,7 @@ func (s *Store) checkServer(ctx context.Context, client redis.UniversalClient, o
 			"redis-cli CONFIG SET maxmemory-policy noeviction", info["maxmemory_policy"]))
 	}
 	if rights.Of["TIME"] == "" {
-		_, offset, uncertainty, err := redisfacts.Clock(ctx, client)
+		offset, uncertainty, err := redisfacts.Clock(ctx, client)
 		if off := offset.Abs(); err == nil && off-uncertainty > redisfacts.MaxOffset {
 			word := "ahead of"
 			if offset < 0 {

@@ -135,7 +135,7 @@ func examine(ctx context.Context, prefix string, n *Node) {
 			n.ClusterInfo = redisfacts.Lines(text)
 		}
 	}
-	_, n.Offset, n.Uncertainty, n.TimeErr = redisfacts.Clock(ctx, client)
+	n.Offset, n.Uncertainty, n.TimeErr = redisfacts.Clock(ctx, client)
 	n.Ping, n.PingErr = measure(func() error { return client.Ping(ctx).Err() })
 	if !n.replica() {
 		askScript(ctx, prefix, n)
