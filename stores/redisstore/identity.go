@@ -86,6 +86,7 @@ func (s *Store) identify(ctx context.Context, a *attempt) error {
 	}
 	a.server.checked.Store(failures)
 	a.server.connections.Store(connections(a.client)) // with the one that was opened for the question
+	s.anyKnown.Store(true)
 	if first := !a.known.Swap(true); !changed && !(first && s.anyFailure.Load()) {
 		return nil
 	}

@@ -119,7 +119,8 @@ type Store struct {
 	calls      atomic.Int64 // the number of the last call, different in each store
 	servers    sync.Map     // *server by address
 	tokens     sync.Map     // the token that was last read, by its key
-	anyFailure atomic.Bool  // whether a call has failed
+	anyKnown   atomic.Bool  // whether a server was identified
+	anyFailure atomic.Bool  // whether a call has failed since, that a server which was identified may have got
 	restarts   atomic.Int64 // see Losses
 	reported   atomic.Int64 // of restarts, to a caller of Take
 	refreshed  atomic.Int64 // when the layout of the Cluster was last asked for

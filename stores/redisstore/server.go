@@ -203,9 +203,12 @@ func (a *attempt) await(ctx context.Context) {
 	}
 }
 
-// failed remembers that a call has failed, and at which server if that is known.
+// failed remembers that a call has failed, and at which server if that is known. One that was never
+// identified has lost nothing that this process knows, whatever replaces it.
 func (s *Store) failed(at *server) {
-	s.anyFailure.Store(true)
+	if s.anyKnown.Load() && (at == nil || at.known.Load()) {
+		s.anyFailure.Store(true)
+	}
 	if at != nil {
 		at.failures.Add(1)
 	}

@@ -135,12 +135,24 @@ func TestServerFarAway(t *testing.T) {
 }
 
 // TestFirstCallAfterFailure holds that a server which is called for the first time
-// after a failed call counts as another one: it may have replaced the one that failed.
+// after a failed call counts as another one: it may have replaced the one that failed. The first
+// server of a process replaces none, though calls to it failed, or were given up, before.
 func TestFirstCallAfterFailure(t *testing.T) {
 	store := New(redistest.Real(t), &patient)
-	store.failed(nil)
 	charges := []core.Charge{charge("r", "k", 50, time.Hour)}
-	_, err := storetest.Take(t.Context(), store, "p", charges)
+	first, _, err := store.serverOf(t.Context(), "")
+	require.NoError(t, err)
+	store.failed(nil)
+	store.failed(first)
+	storetest.MustTake(t, store, charges...)
+
+	store.failed(&server{}) // of a Cluster, where it has not answered yet
+	store.servers.Clear()
+	storetest.MustTake(t, store, charges...)
+
+	store.failed(nil)
+	store.servers.Clear()
+	_, err = storetest.Take(t.Context(), store, "p", charges)
 	require.ErrorIs(t, err, core.ErrForgotten)
 	storetest.MustTake(t, store, charges...)
 }
