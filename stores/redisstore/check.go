@@ -161,6 +161,9 @@ func unwritable(reason, primary string) error {
 	case "NOREPLICAS":
 		return fmt.Errorf("it has fewer replicas in sync than min-replicas-to-write: bring them back (%s)", reason)
 	}
+	if strings.HasPrefix(reason, unknownCommand) {
+		return fmt.Errorf("it runs no scripts: give the client the address of a Redis, not of a Sentinel or a proxy, and rename no command (%s)", reason)
+	}
 	return fmt.Errorf("it refuses writes: %s", reason)
 }
 
