@@ -13,12 +13,12 @@ local out = {}
 for k = 1, #KEYS / 2 do
   local hash, ends, id, life = KEYS[2*k - 1], KEYS[2*k], ARGV[2*k + 2], ARGV[2*k + 3] + 0
   local value = pcall('GET', hash)
-  local place = type(value) == 'string' and match(value, '^H%d+') and (#value - 17) % 94 == 0 and string.find(value, id, 18, true)
+  local place = type(value) == 'string' and match(value, '^H *%d+') and (#value - 17) % 94 == 0 and string.find(value, id, 18, true)
   out[k] = 0
   if place then -- most often
     if match(value, '^[LK]', place + 24) and (tonumber(sub(value, place + 25, place + 40)) or 0) > now then
       out[k] = 1
-      local stop, left, least = format('%016.0f', now + life), call('PTTL', hash), life/1000 + memory + grace
+      local stop, left, least = format('%16.0f', now + life), call('PTTL', hash), life/1000 + memory + grace
       if left > least then least = left end
       value = (stop < sub(value, 2, 17) and 'H' .. stop or sub(value, 1, 17)) .. sub(value, 18, place + 24) .. stop .. sub(value, place + 41)
       call('PSETEX', hash, format('%.0f', least), value)

@@ -5,7 +5,8 @@
 -- is a string again once all of its holds have gone.
 --
 -- string   'H'  first:16, and for each hold id:24  state:1  stop:16  at:16  units:6  remaining:15
---          reset:16, all digits but the units, which are big-endian, and ids and states
+--          reset:16. The units are big-endian, and other numbers digits behind spaces: miniredis
+--          reads digits behind zeros as octal
 -- hash     by the id of each hold its state, stop, units and, unless it was settled, at, remaining,
 --          reset and the units that stay when it ends; n is first, and t when the two keys end
 --
@@ -17,7 +18,7 @@
 --          was full, or 0 in a string if the algorithm does not need that
 -- first    before that time nothing ends, or is to be forgotten
 
-local call, pcall, format, match, sub = redis.call, redis.pcall, string.format, string.match, string.sub
+local call, pcall, byte, format, match, sub = redis.call, redis.pcall, string.byte, string.format, string.match, string.sub
 
 -- the faster of two, or on servers of 32 bits the one that can write a time
 local WHOLE = format('%d', 4294967296) == '4294967296' and '%d' or '%.0f'
@@ -40,19 +41,23 @@ local function parse_hold(hold)
   if state and #stop < 17 and #units < 16 then return state, stop, units, rest end
 end
 
+-- a number of a string, or nil if no script wrote it
+local function number_in(s, first, last) return match(sub(s, first, last), '^ *(%d+)$') end
+
 -- Makes a string a hash and a sorted set. It returns false if no script wrote it.
 local function unfold(hash, ends, now)
-  local value, form = pcall('GET', hash), string.gsub('^(x+)([LKES])(6)(6)(......)(5)(6)$', '[56]', {['5'] = string.rep('%d', 15), ['6'] = string.rep('%d', 16)})
-  if type(value) ~= 'string' or (#value - 17) % 94 ~= 0 or not match(value, '^H%d+') then return false end
-  local fields, scores, left = {'n', sub(value, 2, 17)}, {}, call('PTTL', hash)
+  local value = pcall('GET', hash)
+  local first = type(value) == 'string' and byte(value) == 72 and (#value - 17) % 94 == 0 and number_in(value, 2, 17)
+  if not first then return false end
+  local fields, scores, left = {'n', first}, {}, call('PTTL', hash)
   if left < 0 then left = 172800000 end -- something else took its TTL: no hold lives for two days
-  form = string.gsub(form, 'x', '%%x')
   for i = 18, #value, 94 do
-    local id, state, stop, at, units, remaining, reset = match(sub(value, i, i + 93), form)
-    if not id then return false end
+    local id, state, behind = match(value, '^(%x+)([LKES])()', i)
+    local stop, at, remaining, reset = number_in(value, i + 25, i + 40), number_in(value, i + 41, i + 56), number_in(value, i + 63, i + 77), number_in(value, i + 78, i + 93)
+    if behind ~= i + 25 or not (stop and at and remaining and reset) then return false end
     local n = 0
-    for j = 1, 6 do n = n*256 + string.byte(units, j) end
-    units = text_of(n)
+    for j = 57, 62 do n = n*256 + byte(value, i + j) end
+    local units = text_of(n)
     local text = (state == 'K' and 'L' or state) .. ' ' .. stop .. ' ' .. units
     if state ~= 'S' then text = table.concat({text, at, remaining, reset, state == 'K' and units or '0'}, ' ') end
     fields[#fields + 1], fields[#fields + 2] = id, text

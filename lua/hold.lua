@@ -55,7 +55,7 @@ for h = 1, H do -- each key has few holds, of which none has ended
           usual = false
         end
       end
-      value = soonest > now and 'H' .. format('%016.0f', soonest) .. rest or nil
+      value = soonest > now and 'H' .. format('%16.0f', soonest) .. rest or nil
     end
     usual = usual and soonest
     if not usual then break end
@@ -69,7 +69,7 @@ if usual then
   if #reply == 3 and reply[2] == 0 then reply = decide_left(KEYS, ARGV) end -- see takeone.lua
   if #reply < 3 or reply[2] < 1 then return reply end
   local small = format('%d', 4294967296) ~= '4294967296' -- a server of 32 bits
-  local times, none = format(small and '%016.0f%016.0f' or '%016d%016d', stop, now), rep('0', 31)
+  local times, none = format(small and '%16.0f%16.0f' or '%16d%16d', stop, now), rep('0', 31)
   local usually = life + 1000*memory
   local ends, lasts, ttl = sub(times, 1, 16), nil, nil
   for h = 1, H do
@@ -78,7 +78,7 @@ if usual then
     local units, reset = sub(list, 8*c - 5, 8*c), reply[3*c + 2]
     if units ~= '\0\0\0\0\0\0' then
       local key, value, rest = KEYS[first + h], few[h], none
-      if flag > 127 then rest = format(small and '%015.0f%016.0f' or '%015d%016d', reply[3*c], reset) end
+      if flag > 127 then rest = format(small and '%15.0f%16.0f' or '%15d%16d', reply[3*c], reset) end
       -- for as long as the units may count, since nobody may come before
       if reset < usually then reset = usually end
       if reset ~= lasts then lasts, ttl = reset, format('%.0f', reset/1000 + grace) end
@@ -97,6 +97,9 @@ if usual then
 end
 
 HELD
+-- a half of an id, in two, since a server of 32 bits reads no longer number of another base
+local function half_of(id, i) return tonumber(sub(id, i, i + 5), 16)*16777216 + tonumber(sub(id, i + 6, i + 11), 16) end
+
 local found, out, over, soonests, all = 0, {now, 0}, {}, {}, {}
 for h = 1, H do
   local hash, ends, c = KEYS[first + h], KEYS[first + H + h], byte(flags, h) % 64
@@ -117,7 +120,7 @@ for h = 1, H do
     for _, other in ipairs(list) do
       local state, stop = parse_hold(call('HGET', hash, other) or '')
       if state == 'L' and #other == 24 and match(other, '^%x+$') then
-        over[#over + 1], over[#over + 2], over[#over + 3] = c, tonumber(sub(other, 1, 12), 16), tonumber(sub(other, 13), 16)
+        over[#over + 1], over[#over + 2], over[#over + 3] = c, half_of(other, 1), half_of(other, 13)
       elseif state and state ~= 'L' and stop + 0 > now then
         call('ZADD', ends, stop, other)
       else

@@ -124,7 +124,7 @@ for k = 1, last do
   if type(ttl) == 'function' then
     ttl()
   elseif ttl then
-    if stored[k] then call('PSETEX', keys[k], format('%d', ttl), stored[k]) else call('DEL', keys[k]) end
+    if stored[k] then call('PSETEX', keys[k], format('%.0f', ttl), stored[k]) else call('DEL', keys[k]) end
   end
 end
 

@@ -43,9 +43,9 @@ else
   if not long and call('PTTL', key) > life then
     call('SET', key, value, 'KEEPTTL')
   else
-    call('PSETEX', key, format('%d', life), value)
+    call('PSETEX', key, format('%.0f', life), value)
   end
   out[#out + 1], out[#out + 2], out[#out + 3] = free > 0 and free or 0, wait, full
 end
-if memory then call('PSETEX', returned, format('%d', ceil(other / 1000) + grace), memory) end
+if memory then call('PSETEX', returned, format('%.0f', ceil(other / 1000) + grace), memory) end
 return out

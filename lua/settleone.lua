@@ -60,14 +60,14 @@ for s = 1, K do
         end
         if back then
           backs, others = backs or {}, others or {}
-          backs[s], others[s] = back, format('%d', ceil(other / 1000) + grace)
+          backs[s], others[s] = back, format('%.0f', ceil(other / 1000) + grace)
         end
       end
     end
     if how == 50 or cost == 0 then
       held = #held > 111 and sub(held, 1, place - 1) .. sub(held, place + 94)
     else
-      local first, stop = sub(held, 2, 17), format('%016.0f', now + 1000*memory)
+      local first, stop = sub(held, 2, 17), format('%16.0f', now + 1000*memory)
       if stop < first then first = stop end
       held = 'H' .. first .. sub(held, 18, place + 23) .. 'S' .. stop .. sub(held, place + 41, place + 56) .. be48(cost) .. sub(held, place + 63)
     end
@@ -89,7 +89,7 @@ for s = 1, K do
     elseif life < 0 and call('PTTL', keys[k]) > -life then
       call('SET', keys[k], state, 'KEEPTTL')
     else
-      call('PSETEX', keys[k], format('%d', life < 0 and -life or life), state)
+      call('PSETEX', keys[k], format('%.0f', life < 0 and -life or life), state)
     end
     if backs and backs[s] then call('PSETEX', keys[k + 1], others[s], backs[s]) end
   end

@@ -41,7 +41,7 @@ if #list == 51 and size and size > 0 and cost > 0 and since >= 0 and since < win
         local oldest, newest = age(head + 1), age(head + left - width + 1)
         if oldest < window and newest - since <= tick then -- otherwise the bytes above change
           local life = math.ceil(window / 1000) + ARGV[2]
-          call('PSETEX', key, string.format('%d', life), sub(value, 1, head + left) .. sub(stamp, 1, from - 1))
+          call('PSETEX', key, string.format('%.0f', life), sub(value, 1, head + left) .. sub(stamp, 1, from - 1))
           return {cost, limit - units, window - oldest, window - newest}
         end
       end

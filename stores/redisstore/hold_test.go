@@ -93,6 +93,28 @@ func TestManyHolds(t *testing.T) {
 	}
 }
 
+// TestNumbersInHashes has a string become a hash, whose numbers begin with no zero, which is octal on
+// miniredis, and no space, which is not a score.
+func TestNumbersInHashes(t *testing.T) {
+	client, now := redistest.Client(t), int64(1_000_000_000) // of a clock that a test sets, with few digits
+	store := at(client, &now)
+	c := core.Charge{Policy: "p", Rule: "r", Key: "k", Cost: 63, Quota: core.Quota{Algorithm: core.TokenBucket, Limit: 126, Burst: 126, Window: 60_000_000}}
+	h := core.Hold{ID: core.HoldIDOf("a"), Life: 60_000_000}
+	require.NoError(t, store.Hold(t.Context(), &core.Ask{Charges: []core.Charge{c}}, &h))
+	inHash(t, store, c)
+	held, ends := lua.HoldKeys("limit", &c)
+	all := client.HGetAll(t.Context(), held).Val()
+	require.Equal(t, "1060000000", all["n"])
+	require.Equal(t, "L 1060000000 63 1000000000 63 30000000 0", all[fmt.Sprintf("%x", h.ID[:])])
+	require.Equal(t, []redis.Z{{Score: 1_060_000_000, Member: fmt.Sprintf("%x", h.ID[:])}}, client.ZRangeWithScores(t.Context(), ends, 0, -1).Val())
+	c.Cost = 13
+	storetest.MustTake(t, store, c)
+	now += 60_000_000
+	done, err := store.Settle(t.Context(), []core.Settlement{{Return: core.Return{Charge: c}, Hold: h.ID, Ends: true}})
+	require.NoError(t, err)
+	require.Equal(t, core.HoldLives, done[0].Found)
+}
+
 // TestHoldsInBothForms has strings become hashes at any time.
 func TestHoldsInBothForms(t *testing.T) {
 	n := 150
