@@ -16,12 +16,15 @@ local pcall, format, find, first = redis.pcall, string.format, string.find, #key
 local out = {nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}
 local states, lives, holds = {nil, nil, nil, nil}, {nil, nil, nil, nil}, {nil, nil, nil, nil} -- what is to be written
 local backs, others, gone -- what is to be remembered of buckets, and which keys are to be deleted
+local helds, ttl, ttl_text = call('MGET', unpack(keys, first + 1, first + K)), nil, nil
 for s = 1, K do
-  local list, held = argv[6 + 2*s], pcall('GET', keys[first + s])
+  local list, held = argv[6 + 2*s], helds[s]
   local place, units = nil, 0
   if held then
-    if type(held) == 'table' or byte(held) ~= 72 or (#held - 17) % 94 ~= 0 then return end
+    if byte(held) ~= 72 or (#held - 17) % 94 ~= 0 then return end
     place = find(held, sub(list, 53, 76), 18, true)
+  elseif call('EXISTS', keys[first + s]) == 1 then -- of another type
+    return
   end
   if place then
     local how, cost, at, took = byte(list, 52), sub(list, 77) + 0, tonumber(sub(held, place + 41, place + 56)), nil
@@ -89,7 +92,9 @@ for s = 1, K do
     elseif life < 0 and call('PTTL', keys[k]) > -life then
       call('SET', keys[k], state, 'KEEPTTL')
     else
-      call('PSETEX', keys[k], format('%.0f', life < 0 and -life or life), state)
+      if life < 0 then life = -life end
+      if life ~= ttl then ttl, ttl_text = life, format('%.0f', life) end
+      call('PSETEX', keys[k], ttl_text, state)
     end
     if backs and backs[s] then call('PSETEX', keys[k + 1], others[s], backs[s]) end
   end

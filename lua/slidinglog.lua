@@ -318,6 +318,14 @@ function log.give_back(value, r, now)
     return give_back_mixed(value, r, now) -- @batch
   end
   if now - at >= r.window then return 0, '' end -- @settle
+  if at == newest and cost > 0 then -- most often -- @settle
+    local from, given, tick = last, 1, sub(value, last, last + width - 1) -- @settle
+    while given < cost and from > first and sub(value, from - width, from - 1) == tick do from, given = from - width, given + 1 end -- @settle
+    if from == first then return given, '' end -- @settle
+    if (width == 4 and u32(value, from - 4) or u48(value, from - 6)) <= at % (width == 4 and 4294967296 or 281474976710656) then -- @settle
+      return given, sub(value, 1, from - 1) .. sub(value, last + width), r.window, true, nil, nil, true -- @settle
+    end -- @settle
+  end -- @settle
   if at > newest or now - at >= r.window or cost == 0 then return 0 end
   local tick, from = sub(be56(at), 8 - width), first - 1
   repeat from = string.find(value, tick, from + 1, true) until not from or (from - first) % width == 0 -- or it has bytes of two
