@@ -40,6 +40,7 @@ type debts struct {
 	raised map[scaled]int64 // the capacities by which keys were raised before the others of their rules, since the last loss
 
 	waited   moment                           // when a call last took long
+	payers   atomic.Int32                     // requests that pay: see maxPayers
 	payments sync.RWMutex                     // a reset waits for those in flight
 	after    func(in time.Duration, f func()) // time.AfterFunc, but in tests
 }

@@ -272,14 +272,15 @@ func (s *Store) overtaken(list []payment) bool {
 	return slices.ContainsFunc(list, func(p payment) bool { return len(p.of.raise) > 0 && !p.raise })
 }
 
-// first reports whether keys must pay before the store decides about them: those to be raised,
-// and buckets, whose debts follow from no charge in between.
-func (b *debts) first(charges []core.Charge) bool {
+// first reports whether keys must pay before the store decides about them: those to be raised, and
+// buckets, whose debts follow from no charge in between. If too many others pay, buckets do not
+// wait: they pay more then, which is safe.
+func (b *debts) first(charges []core.Charge, busy bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.ContainsFunc(charges, func(c core.Charge) bool {
 		d := b.keys[debtorOf(&c)]
-		return d != nil && (len(d.raise) > 0 || d.raising != nil || c.Quota.Refills())
+		return d != nil && (len(d.raise) > 0 || d.raising != nil || !busy && c.Quota.Refills())
 	})
 }
 
@@ -287,12 +288,16 @@ func (b *debts) first(charges []core.Charge) bool {
 // Units that it admits before would look like some that it has kept.
 var errRaising = fmt.Errorf("%w: it may have lost data", core.ErrUnavailable)
 
-// errOwing means that keys owe again whenever a request has paid: others are admitted without
-// the store until the request ends and shows that the store answers.
+// errOwing means that keys owe again whenever a request has paid: others are admitted without the
+// store until the request ends and shows that the store answers. Or too many others pay.
 var errOwing = fmt.Errorf("%w: requests are still admitted without it", core.ErrUnavailable)
 
 // maxPasses is how often a request pays what its keys owe before the store decides about them.
 const maxPasses = 8
+
+// maxPayers is how many requests pay at the same time before the store decides about them. Payments
+// of all that come at once after an outage would take all connections to a distant store.
+const maxPayers = 4
 
 // payFirst pays what the keys of a call owe, before the store decides about them.
 func (c *call) payFirst() error {
@@ -300,8 +305,13 @@ func (c *call) payFirst() error {
 	if b.count.Load() == 0 {
 		return nil
 	}
-	if (c.probe || c.guard.breaker.trouble.Load() || c.now-b.waited.time() < 1_000_000) && !b.first(c.charges) {
+	busy := b.payers.Add(1) > maxPayers
+	defer b.payers.Add(-1)
+	if (busy || c.probe || c.guard.breaker.trouble.Load() || c.now-b.waited.time() < 1_000_000) && !b.first(c.charges, busy) {
 		return nil // a request makes one call to a store in trouble; the timer pays, and until then the memory must admit too
+	}
+	if busy {
+		return errOwing
 	}
 	b.payments.RLock()
 	defer b.payments.RUnlock()

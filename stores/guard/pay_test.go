@@ -429,3 +429,56 @@ func TestReceiptsEnd(t *testing.T) {
 	s.debts.forget(now.Load())
 	assert.Empty(t, s.debts.receipts)
 }
+
+// TestPayersAreFew has many requests come at once after an outage, each on a bucket that owes. Few
+// pay, the store decides all the same, and what it must compare with the memory first is local.
+func TestPayersAreFew(t *testing.T) {
+	s, f, now := guarded(1, sec)
+	take := func(i int) core.Mode {
+		d := storetest.MustTake(t, s, core.Charge{Rule: "r", Key: fmt.Sprint(i), Cost: 1,
+			Quota: core.Quota{Algorithm: core.TokenBucket, Limit: 10, Window: sec, Burst: 10}})
+		require.True(t, d.Allowed)
+		return d.Mode
+	}
+	const keys, raised = 3 * maxPayers, 3*maxPayers - 1
+	f.fail(errAway)
+	for i := range keys {
+		require.Equal(t, core.ModeLocal, take(i))
+	}
+	f.fail(nil)
+	now.Add(firstWait)
+	require.Equal(t, core.ModeExact, take(keys))
+	s.debts.mu.Lock()
+	for _, d := range s.debts.keys {
+		if d.key == fmt.Sprint(raised) {
+			d.raiseBy(d.charge)
+		}
+	}
+	s.debts.mu.Unlock()
+
+	var modes []core.Mode
+	next, most := 0, 0
+	f.first = func() { // the next request comes while the store is asked for this one
+		paying := 0
+		for _, d := range s.debts.keys {
+			if d.paying {
+				paying++
+			}
+		}
+		most = max(most, paying)
+		if next++; next < keys {
+			modes = append(modes, take(next))
+		}
+	}
+	require.Equal(t, core.ModeExact, take(0))
+	f.first = nil
+	require.Equal(t, maxPayers, most)
+	for i, mode := range modes { // the last comes first
+		require.Equal(t, i == 0, mode == core.ModeLocal, i)
+	}
+	for range keys {
+		s.payNext()
+		now.Add(sec / 100)
+	}
+	require.Zero(t, s.debts.count.Load())
+}
