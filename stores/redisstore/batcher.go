@@ -18,14 +18,15 @@ import (
 const (
 	maxInFlight = 2           // calls of a batcher at the same time, but for returns 1: see most
 	maxBatch    = 128         // requests in a call; 128 keep Redis for about 0.6 ms
+	maxYields   = 4           // before a call, while requests join it: see gather
 	leftFor     = time.Second // see batcher.left: a key that another version of a rule has charged has company
 	maxWeight   = 2_500       // µs that all but the first keep Redis at worst, by [lua.Rules.Weight]
 )
 
 // A batcher sends requests in batches: those of one shape to decide, or the returns of one policy.
 // A request goes at once, and alone, while fewer than maxInFlight calls are in flight. Others wait,
-// and go together in the next call: group commit (DeWitt and others, 1984). A return lets other
-// goroutines run before it goes: what one call has refused is then given back by one call.
+// and go together in the next call: group commit (DeWitt and others, 1984). Before a call, other
+// goroutines run: the callers that one call has answered often have requests for the next one.
 //
 // The goroutine of a lone request makes the call itself: handing it to another one would take half
 // as long as the call. A batch has a goroutine of its own, so that each of its callers can leave
@@ -45,6 +46,7 @@ type batcher struct {
 
 	mu       sync.Mutex
 	inFlight atomic.Int32 // written under mu
+	gathers  bool         // whether a request that is to go waits for others to join it
 	queue    []*request   // in order of arrival
 }
 
@@ -139,14 +141,12 @@ func (b *batcher) do(ctx context.Context, r *request) (err error, finished bool)
 func (b *batcher) goesAlone(r *request) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	alone := int(b.inFlight.Load()) < b.most()
+	alone := !b.gathers && int(b.inFlight.Load()) < b.most()
 	if alone {
 		b.inFlight.Add(1)
-	}
-	if alone && b.rules == nil {
-		b.mu.Unlock()
-		runtime.Gosched()
-		b.mu.Lock()
+		b.gathers = true
+		b.gather()
+		b.gathers = false
 		if alone = len(b.queue) == 0; !alone {
 			go func() { b.drain(b.nextBatch()) }()
 		}
@@ -156,6 +156,20 @@ func (b *batcher) goesAlone(r *request) bool {
 		b.queue = append(b.queue, r)
 	}
 	return alone
+}
+
+// gather lets other goroutines run for as long as they add requests to the queue. It gives up mu
+// meanwhile. If nothing else can run, it takes less than a microsecond.
+func (b *batcher) gather() {
+	for range maxYields {
+		n := len(b.queue)
+		b.mu.Unlock()
+		runtime.Gosched()
+		b.mu.Lock()
+		if len(b.queue) <= n {
+			return
+		}
+	}
 }
 
 // most returns how many calls may be in flight. A call of returns takes the place of one that
@@ -247,7 +261,9 @@ func (b *batcher) weight(r, first *request) (us int64) {
 func (b *batcher) drain(batch []*request) {
 	for batch != nil {
 		b.send(batch)
-		runtime.Gosched() // callers that come again at once join the next batch
+		b.mu.Lock()
+		b.gather()
+		b.mu.Unlock()
 		batch = b.nextBatch()
 	}
 }

@@ -95,6 +95,30 @@ func TestBatching(t *testing.T) {
 	assert.Empty(t, b.queue)
 }
 
+// TestGathering has requests come one right after the other: they go in one call, although it
+// could have gone for the first.
+func TestGathering(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	client := redistest.Client(t)
+	store := New(client, &Options{Timeout: time.Minute})
+	charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
+	storetest.MustTake(t, store, charges...)
+	var calls atomic.Int64
+	before(client, isTake, func(redis.Cmder) { calls.Add(1) })
+	const bursts = 20
+	for range bursts {
+		var done sync.WaitGroup
+		for range 32 {
+			done.Go(func() {
+				_, err := storetest.Take(context.Background(), store, "p", charges)
+				assert.NoError(t, err)
+			})
+		}
+		done.Wait()
+	}
+	assert.LessOrEqual(t, calls.Load(), int64(2*bursts), "a first, a second and a batch would be three")
+}
+
 // TestGivingUp has callers give up in every state; their neighbours
 // are decided, what never left the queue is not charged, and no flight is lost.
 func TestGivingUp(t *testing.T) {
@@ -123,10 +147,10 @@ func TestGivingUp(t *testing.T) {
 		})
 	}
 	leaving, leave := context.WithCancel(context.Background())
-	take(leaving) // these two make their calls themselves, and see it then
-	take(leaving)
-	<-calls.arrived
-	<-calls.arrived
+	for range maxInFlight { // these make their calls themselves, and see it then
+		take(leaving)
+		<-calls.arrived
+	}
 	for range 20 {
 		take(leaving)
 		take(context.Background())
@@ -263,10 +287,10 @@ func TestErrorsOfACall(t *testing.T) {
 					}
 				})
 			}
-			take()
-			take()
-			<-calls.arrived
-			<-calls.arrived
+			for range maxInFlight {
+				take()
+				<-calls.arrived
+			}
 			for range 30 {
 				take()
 			}
@@ -363,10 +387,10 @@ func TestReturnsTakeAPlace(t *testing.T) {
 	release[1] <- struct{}{}
 	idle(t, returner)
 
-	take()
-	take()
-	<-arrived[0]
-	<-arrived[0]
+	for range maxInFlight {
+		take()
+		<-arrived[0]
+	}
 	take()
 	awaitQueued(b, 1)
 	giveBack(returns[1])     // does not wait for calls that decide
@@ -376,13 +400,9 @@ func TestReturnsTakeAPlace(t *testing.T) {
 	idle(t, returner)
 	awaitQueued(b, 1)
 	assert.Empty(t, arrived[0])
-	take() // goes at once again
+	take() // goes at once again, and the queue with it
 	<-arrived[0]
-	release[0] <- struct{}{}
-	<-arrived[0] // the queue
-	for range 2 {
-		release[0] <- struct{}{}
-	}
+	close(release[0])
 	done.Wait()
 	idle(t, b)
 	assert.Empty(t, b.queue)

@@ -39,9 +39,8 @@ func TestRestartedInFlight(t *testing.T) {
 			_, err := storetest.Take(t.Context(), store, "p", charges)
 			assert.ErrorIs(t, err, errForgotten)
 		})
+		<-arrived // so that the next one goes alone
 	}
-	<-arrived
-	<-arrived
 	server.Kill()
 	server.Restart()
 	hold.Store(false)
