@@ -19,6 +19,9 @@ func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Retur
 	if err := cmp.Or(core.ValidateReturns(returns), ctx.Err()); err != nil {
 		return nil, err
 	}
+	if s.parts == nil && !s.slots {
+		return s.part.Return(ctx, returns)
+	}
 	charges := make([]core.Charge, len(returns))
 	for i := range returns {
 		charges[i] = returns[i].Charge
