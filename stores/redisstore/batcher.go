@@ -25,8 +25,9 @@ const (
 
 // A batcher sends requests in batches: those of one shape to decide, or the returns of one policy.
 // A request goes at once, and alone, while fewer than maxInFlight calls are in flight. Others wait,
-// and go together in the next call: group commit (DeWitt and others, 1984). Before a call, other
-// goroutines run: the callers that one call has answered often have requests for the next one.
+// and go together in the next call: group commit (DeWitt and others, 1984). If requests came together
+// lately, other goroutines run before a call: the callers that one call has answered often have
+// requests for the next one.
 //
 // The goroutine of a lone request makes the call itself: handing it to another one would take half
 // as long as the call. A batch has a goroutine of its own, so that each of its callers can leave
@@ -46,6 +47,7 @@ type batcher struct {
 
 	mu       sync.Mutex
 	inFlight atomic.Int32 // written under mu
+	company  bool         // whether requests came together lately
 	gathers  bool         // whether a request that is to go waits for others to join it
 	queue    []*request   // in order of arrival
 }
@@ -144,6 +146,8 @@ func (b *batcher) goesAlone(r *request) bool {
 	alone := !b.gathers && int(b.inFlight.Load()) < b.most()
 	if alone {
 		b.inFlight.Add(1)
+	}
+	if alone && b.company {
 		b.gathers = true
 		b.gather()
 		b.gathers = false
@@ -151,6 +155,7 @@ func (b *batcher) goesAlone(r *request) bool {
 			go func() { b.drain(b.nextBatch()) }()
 		}
 	}
+	b.company = !alone
 	if !alone {
 		r.state = queued
 		b.queue = append(b.queue, r)
