@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/rules"
 )
@@ -140,8 +141,7 @@ func TestAbortedAnswers(t *testing.T) {
 		assert.PanicsWithValue(t, http.ErrAbortHandler, func() {
 			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 		})
-		d, err := mustPolicy(limiter, rules).Peek(t.Context(), limit.Request{})
-		require.NoError(t, err)
+		d := must.Get(mustPolicy(limiter, rules).Peek(t.Context(), limit.Request{}))(t)
 		assert.Equal(t, test.left, slices.Collect(d.Rules())[0].Remaining, test.status)
 	}
 }

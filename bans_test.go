@@ -17,6 +17,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/rules"
@@ -53,8 +54,7 @@ func (l *login) wait(d time.Duration) { l.clock.Add(d.Microseconds()) }
 func (l *login) try(user, password string) (status int, retry string, h http.Header) {
 	l.Helper()
 	query := url.Values{"user": {user}, "password": {password}}
-	response, err := http.Post(l.server.URL+"/login?"+query.Encode(), "", nil)
-	require.NoError(l, err)
+	response := must.Get(http.Post(l.server.URL+"/login?"+query.Encode(), "", nil))(l)
 	_, _ = io.Copy(io.Discard, response.Body)
 	response.Body.Close()
 	return response.StatusCode, response.Header.Get("Retry-After"), response.Header
@@ -137,8 +137,7 @@ func patientStore(client redis.UniversalClient, o redisstore.Options) core.Store
 func spraying(t *testing.T, store core.Store) {
 	policy := mustPolicy(limit.New(store, nil), limit.Named("login", limit.MustParse("10/1h per ip distinct query user").Rules()...))
 	try := func(ip, user string, cost int64) limit.Decision {
-		d, err := policy.Take(t.Context(), limit.Request{Cost: cost, Keys: map[string]string{"ip": ip, "query user": user}})
-		require.NoError(t, err)
+		d := must.Get(policy.Take(t.Context(), limit.Request{Cost: cost, Keys: map[string]string{"ip": ip, "query user": user}}))(t)
 		require.Equal(t, core.ModeExact, d.Mode)
 		return d
 	}
@@ -174,34 +173,29 @@ func TestBansOutsideHTTP(t *testing.T) {
 	}
 	settled := request
 	settled.Settle = true
-	d, err := policy.Take(t.Context(), settled)
-	require.NoError(t, err)
+	d := must.Get(policy.Take(t.Context(), settled))(t)
 	assert.EqualValues(t, 9, d.Taken)
 	require.NoError(t, d.Settle(t.Context(), 7))
 	request.Cost = 0
-	d, err = policy.Peek(t.Context(), request)
-	require.NoError(t, err)
+	d = must.Get(policy.Peek(t.Context(), request))(t)
 	assert.Equal(t, []int64{2, 3, 4}, left(d))
 
 	request.Cost = 5
 	for range 3 {
-		d, err = policy.Take(t.Context(), request)
-		require.NoError(t, err)
+		d = must.Get(policy.Take(t.Context(), request))(t)
 		require.False(t, d.Allowed)
 	}
 	assert.Equal(t, 15*time.Minute, d.RetryAfter)
 	assert.Contains(t, routetest.Refused(d), "per-user-ban")
 	request.Cost = 0
-	d, err = policy.Peek(t.Context(), request)
-	require.NoError(t, err)
+	d = must.Get(policy.Peek(t.Context(), request))(t)
 	assert.False(t, d.Allowed)
 	assert.InDelta(t, 15*time.Minute, d.RetryAfter, float64(time.Minute))
 	require.NoError(t, policy.Reset(t.Context(), request.Keys))
-	d, err = policy.Take(t.Context(), request)
-	require.NoError(t, err)
+	d = must.Get(policy.Take(t.Context(), request))(t)
 	assert.Equal(t, []int64{8, 3, 4}, left(d))
 
-	_, err = policy.Wait(t.Context(), request)
+	_, err := policy.Wait(t.Context(), request)
 	assert.ErrorContains(t, err, "each is a strike")
 	request.Cost, request.UpTo = 5, true
 	_, err = policy.Take(t.Context(), request)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/must"
 )
 
 // TestChangeOfEverything changes a policy among sets that have nothing in common, while
@@ -70,8 +72,7 @@ func TestChangeOfEverything(t *testing.T) {
 	done.Wait()
 	assert.Zero(t, l.engine.Queues.Len())
 	require.NoError(t, l.change(Named("p", MustParse("c: 2/30s global concurrency").Rules()...)))
-	d, err := mustPolicy(l, declared).Take(t.Context(), Request{Cost: 2})
-	require.NoError(t, err)
+	d := must.Get(mustPolicy(l, declared).Take(t.Context(), Request{Cost: 2}))(t)
 	assert.True(t, d.Allowed, "no lease is left")
 	d.Release()
 }

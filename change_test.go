@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -33,8 +34,7 @@ func TestChange(t *testing.T) {
 	l := New(nil, nil)
 	declared := Named("login", PerIP(time.Minute, 5)).Overridable()
 	before := l.Limit(declared)(ok) // two declarations of one name
-	again, err := l.Policy(declared)
-	require.NoError(t, err)
+	again := must.Get(l.Policy(declared))(t)
 	assert.Equal(t, `"per-ip-1m";q=5;w=60`, policyOf(t, before))
 
 	require.NoError(t, l.change(Named("login", PerIP(time.Minute, 2), Global(time.Hour, 9))))
@@ -121,8 +121,7 @@ func TestChangeWhileServed(t *testing.T) {
 		inHandler := make(chan struct{})
 		slots := Rule{Key: ByIP, Limit: 1, Algorithm: Concurrency{}}
 		slots.OnRefusal.Wait = time.Minute
-		p, err := l.Policy(Named("export", slots).Overridable())
-		require.NoError(t, err)
+		p := must.Get(l.Policy(Named("export", slots).Overridable()))(t)
 		h := p.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-inHandler }))
 		var done sync.WaitGroup
 		for range 2 {
@@ -130,16 +129,14 @@ func TestChangeWhileServed(t *testing.T) {
 		}
 		synctest.Wait()
 		require.NoError(t, l.change(Named("export", PerIP(time.Hour, 1))))
-		d, err := p.Take(t.Context(), Request{Keys: map[string]string{"ip": "192.0.2.1"}})
-		require.NoError(t, err)
+		d := must.Get(p.Take(t.Context(), Request{Keys: map[string]string{"ip": "192.0.2.1"}}))(t)
 		assert.True(t, d.Allowed, "under the new rule")
 		assert.Equal(t, "per-ip-1h", slices.Collect(d.Rules())[0].Name)
 		inHandler <- struct{}{}
 		inHandler <- struct{}{}
 		done.Wait()
 		require.NoError(t, l.change())
-		d, err = p.Take(t.Context(), Request{Keys: map[string]string{"ip": "192.0.2.1"}})
-		require.NoError(t, err)
+		d = must.Get(p.Take(t.Context(), Request{Keys: map[string]string{"ip": "192.0.2.1"}}))(t)
 		assert.True(t, d.Allowed, "all slots are free")
 		d.Release()
 	})
@@ -149,8 +146,7 @@ func TestChangeWhileServed(t *testing.T) {
 // has the rules of one change.
 func TestChangeUnderLoad(t *testing.T) {
 	l := New(nil, nil)
-	p, err := l.Policy(Named("p", Global(time.Hour, 5e4), PerIP(time.Hour, 5e4)).Overridable())
-	require.NoError(t, err)
+	p := must.Get(l.Policy(Named("p", Global(time.Hour, 5e4), PerIP(time.Hour, 5e4)).Overridable()))(t)
 	h := p.Handler(ok)
 	var stop atomic.Bool
 	var done sync.WaitGroup
@@ -212,9 +208,8 @@ func TestChangeOfRefusal(t *testing.T) {
 // its requests.
 func TestNamedRefusal(t *testing.T) {
 	l := New(nil, nil)
-	_, err := l.Policy(Named("p", Global(time.Hour, 1)).OnRefusal(Refusal{Mark: true}))
-	require.NoError(t, err)
-	_, err = l.Policy(Named("p", Global(time.Hour, 1)))
+	must.Get(l.Policy(Named("p", Global(time.Hour, 1)).OnRefusal(Refusal{Mark: true})))(t)
+	_, err := l.Policy(Named("p", Global(time.Hour, 1)))
 	assert.ErrorContains(t, err, `policy "p": already has other rules (1/1h global refuse mark, here 1/1h global)`)
 }
 
@@ -254,8 +249,7 @@ func TestChangeDefines(t *testing.T) {
 	l := New(nil, nil)
 	_, err := l.Policy(Named("not a name").Overridable())
 	assert.ErrorContains(t, err, `policy name "not a name": write`)
-	p, err := l.Policy(Named("login").Overridable())
-	require.NoError(t, err)
+	p := must.Get(l.Policy(Named("login").Overridable()))(t)
 	h := p.Handler(ok)
 	assert.Equal(t, http.StatusServiceUnavailable, serve(h, t.Context()).Code)
 	_, err = p.Take(t.Context(), Request{})
@@ -301,11 +295,10 @@ func TestNoticeOfUndeclaredPolicies(t *testing.T) {
 // them.
 func TestLift(t *testing.T) {
 	l := New(nil, nil)
-	bare, err := l.Policy(Named("bare").Overridable())
-	require.NoError(t, err)
+	bare := must.Get(l.Policy(Named("bare").Overridable()))(t)
 	own := l.Limit(Named("own", PerIP(time.Minute, 1)).Overridable())(ok)
 	joined := l.Limit(Rules(PerIP(time.Minute, 2)).With(Named("bare")))(ok)
-	_, err = bare.Take(t.Context(), Request{Hold: time.Minute})
+	_, err := bare.Take(t.Context(), Request{Hold: time.Minute})
 	assert.ErrorContains(t, err, "has no rules yet", "with Hold too")
 	assert.Equal(t, http.StatusServiceUnavailable, serve(bare.Handler(ok), t.Context()).Code)
 	require.NoError(t, l.change(Named("own", PerIP(time.Minute, 9)), Named("bare", Global(time.Hour, 3))))
@@ -319,8 +312,7 @@ func TestLift(t *testing.T) {
 		assert.NoError(t, d.SettleCosts(t.Context(), map[string]int64{"global-1h": 9}))
 	}
 	assert.NoError(t, bare.Reset(t.Context(), nil))
-	leases, err := l.Policy(Named("leases", Rule{Key: Everyone, Limit: 9, Algorithm: Concurrency{}}).With(Named("bare")))
-	require.NoError(t, err)
+	leases := must.Get(l.Policy(Named("leases", Rule{Key: Everyone, Limit: 9, Algorithm: Concurrency{}}).With(Named("bare"))))(t)
 	given := Request{Keys: map[string]string{"user": "u"}, Costs: map[string]int64{"global-1h": 7}, Hold: time.Minute}
 	d, err := leases.Take(t.Context(), given)
 	require.NoError(t, err, "of rules that a lifted set would have")
@@ -335,7 +327,6 @@ func TestLift(t *testing.T) {
 
 	assert.ErrorContains(t, l.change(), `policy "bare": has no rules`)
 	require.NoError(t, l.change(Named("bare", Global(time.Hour, 1)), Named("later", Global(time.Hour, 1)), Named("also", Global(time.Hour, 1))))
-	d, err = bare.Peek(t.Context(), Request{})
-	require.NoError(t, err)
+	d = must.Get(bare.Peek(t.Context(), Request{}))(t)
 	assert.Equal(t, core.ModeExact, d.Mode)
 }

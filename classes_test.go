@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/waiting"
 )
 
@@ -43,11 +44,9 @@ func TestReserve(t *testing.T) {
 				want  int64
 			}{{"background", row.background}, {"background", 0}, {"", row.byDefault}, {"nonsense", 0}, {"background", 0}, {"critical", row.critical}, {"critical", 0}} {
 				request.Class = take.class
-				peeked, err := policy.Peek(t.Context(), Request{Keys: request.Keys, Plan: row.plan, Class: take.class})
-				require.NoError(t, err)
+				peeked := must.Get(policy.Peek(t.Context(), Request{Keys: request.Keys, Plan: row.plan, Class: take.class}))(t)
 				assert.Equal(t, []any{take.want > 0, take.want}, []any{peeked.Allowed, slices.Collect(peeked.Rules())[0].Remaining}, "%s, plan %q, class %q", words, row.plan, take.class)
-				d, err := policy.Take(t.Context(), request)
-				require.NoError(t, err)
+				d := must.Get(policy.Take(t.Context(), request))(t)
 				assert.Equal(t, take.want, d.Taken, "%s, plan %q, class %q", words, row.plan, take.class)
 			}
 		}
@@ -103,8 +102,7 @@ func TestReserveNeverAdmitsMore(t *testing.T) {
 					live++
 				}
 			}
-			d, err := policy.Take(t.Context(), Request{Plan: plan, Class: class})
-			require.NoError(t, err)
+			d := must.Get(policy.Take(t.Context(), Request{Plan: plan, Class: class}))(t)
 			require.Equal(t, live+1+kept[class][plan] <= limits[plan], d.Allowed, "plan %q, class %q, %d live", plan, class, live)
 			if d.Allowed {
 				admitted++
@@ -292,16 +290,13 @@ func TestKept(t *testing.T) {
 func TestNoticeOfUnknownClass(t *testing.T) {
 	var log bytes.Buffer
 	l := New(nil, &Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
-	p, err := l.Policy(Named("p", MustParse("10/1m global reserve critical 2").Rules()...))
-	require.NoError(t, err)
+	p := must.Get(l.Policy(Named("p", MustParse("10/1m global reserve critical 2").Rules()...)))(t)
 	for _, class := range []string{"", "critical", "background"} {
-		_, err = p.Take(t.Context(), Request{Class: class})
-		require.NoError(t, err)
+		must.Get(p.Take(t.Context(), Request{Class: class}))(t)
 	}
 	assert.Empty(t, log.String())
 	for range 2 {
-		_, err = p.Take(t.Context(), Request{Class: "backgruond"})
-		require.NoError(t, err)
+		must.Get(p.Take(t.Context(), Request{Class: "backgruond"}))(t)
 	}
 	assert.Equal(t, 1, strings.Count(log.String(), "\n"))
 	assert.Contains(t, log.String(), `code=LIMIT-115 class=backgruond classes="critical, default, background"`)

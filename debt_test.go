@@ -15,6 +15,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/operate"
@@ -33,8 +34,7 @@ var borrowers = map[string]rules.Algorithm{
 // spend reserves 10 of 100 units and settles them at a cost.
 func spend(t *testing.T, policy *limit.Policy, keys map[string]string, cost int64) {
 	t.Helper()
-	d, err := policy.Take(t.Context(), limit.Request{Keys: keys, Cost: 10, Settle: true})
-	require.NoError(t, err)
+	d := must.Get(policy.Take(t.Context(), limit.Request{Keys: keys, Cost: 10, Settle: true}))(t)
 	require.True(t, d.Allowed)
 	require.NoError(t, d.Settle(t.Context(), cost))
 	require.ErrorIs(t, d.Settle(t.Context(), cost), limit.ErrSettled)
@@ -51,13 +51,11 @@ func TestDebt(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var lines bytes.Buffer
 					limiter := limit.New(nil, &limit.Options{Log: slog.New(slog.NewTextHandler(&lines, nil))})
-					policy, err := limiter.Policy(limit.Named("model", limit.Rule{Name: "tokens", Key: limit.ByUser,
-						Limit: 100, Window: time.Minute, Algorithm: algorithm, Debt: 50}))
-					require.NoError(t, err)
+					policy := must.Get(limiter.Policy(limit.Named("model", limit.Rule{Name: "tokens", Key: limit.ByUser,
+						Limit: 100, Window: time.Minute, Algorithm: algorithm, Debt: 50})))(t)
 					a := map[string]string{"user": "a"}
 					spend(t, policy, a, row.cost)
-					d, err := policy.Peek(t.Context(), limit.Request{Keys: a})
-					require.NoError(t, err)
+					d := must.Get(policy.Peek(t.Context(), limit.Request{Keys: a}))(t)
 					for r := range d.Rules() {
 						assert.Equal(t, row.left, r.Remaining)
 						switch algorithm.(type) {
@@ -71,8 +69,7 @@ func TestDebt(t *testing.T) {
 						return
 					}
 					take := func() limit.Decision {
-						d, err := policy.Take(t.Context(), limit.Request{Keys: a})
-						require.NoError(t, err)
+						d := must.Get(policy.Take(t.Context(), limit.Request{Keys: a}))(t)
 						return d
 					}
 					refused := take()
@@ -100,12 +97,10 @@ func TestDebtOfMonths(t *testing.T) {
 			limiter := limit.New(nil, nil)
 			month := limit.Rule{Name: "budget", Key: limit.ByUser, Limit: 100, Debt: row.debt,
 				Algorithm: limit.FixedWindow{Calendar: core.Calendar{Unit: core.Month, Zone: time.UTC}}}
-			policy, err := limiter.Policy(limit.Named("model", month))
-			require.NoError(t, err)
+			policy := must.Get(limiter.Policy(limit.Named("model", month)))(t)
 			a := map[string]string{"user": "a"}
 			peek := func() limit.RuleDecision {
-				d, err := policy.Peek(t.Context(), limit.Request{Keys: a})
-				require.NoError(t, err)
+				d := must.Get(policy.Peek(t.Context(), limit.Request{Keys: a}))(t)
 				return slices.Collect(d.Rules())[0]
 			}
 			until := func(month time.Month) time.Duration {
@@ -129,8 +124,7 @@ func TestDebtOfMonths(t *testing.T) {
 			time.Sleep(until(time.February))
 			require.Equal(t, row.february, peek().Remaining)
 			if row.february > 0 {
-				d, err := policy.Take(t.Context(), limit.Request{Keys: a, Cost: row.february})
-				require.NoError(t, err)
+				d := must.Get(policy.Take(t.Context(), limit.Request{Keys: a, Cost: row.february}))(t)
 				require.True(t, d.Allowed)
 			}
 			require.Zero(t, peek().Remaining)
@@ -148,15 +142,13 @@ func TestDebtOnRedis(t *testing.T) {
 	for name, spread := range map[string]int{"alone": 0, "spread": 3} {
 		t.Run(name, func(t *testing.T) {
 			limiter := limit.New(redisstore.New(redistest.Client(t), &redisstore.Options{Timeout: time.Minute, Spread: spread}), nil)
-			policy, err := limiter.Policy(limit.Named("model",
+			policy := must.Get(limiter.Policy(limit.Named("model",
 				limit.Rule{Name: "bucket", Key: limit.ByUser, Limit: 100, Window: long, Algorithm: limit.TokenBucket{Burst: 100}, Debt: 50},
 				limit.Rule{Name: "cells", Key: limit.Everyone, Limit: 100, Window: long, Algorithm: limit.SlidingCells{}, Debt: 1_000},
-				limit.Rule{Name: "log", Key: limit.ByUser, Limit: 100, Window: long}))
-			require.NoError(t, err)
+				limit.Rule{Name: "log", Key: limit.ByUser, Limit: 100, Window: long})))(t)
 			a := map[string]string{"user": "a"}
 			spend(t, policy, a, 180)
-			d, err := policy.Take(t.Context(), limit.Request{Keys: a, Cost: 100})
-			require.NoError(t, err)
+			d := must.Get(policy.Take(t.Context(), limit.Request{Keys: a, Cost: 100}))(t)
 			require.False(t, d.Allowed)
 			var waits []time.Duration
 			for r := range d.Rules() {
@@ -171,8 +163,7 @@ func TestDebtOnRedis(t *testing.T) {
 
 // TestDebtIsDeclared says what is wrong with a debt.
 func TestDebtIsDeclared(t *testing.T) {
-	set, err := limit.Parse("200k/1m per user token-bucket burst 20k settle 200 debt 20k")
-	require.NoError(t, err)
+	set := must.Get(limit.Parse("200k/1m per user token-bucket burst 20k settle 200 debt 20k"))(t)
 	assert.EqualValues(t, 20_000, set.Rules()[0].Debt)
 	assert.Contains(t, set.String(), "debt 20000")
 	for name, rule := range map[string]limit.Rule{
@@ -206,9 +197,8 @@ func TestDebtBalances(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			limiter := limit.New(nil, nil)
-			policy, err := limiter.Policy(limit.Named("model", limit.Rule{Name: "tokens", Key: limit.Everyone,
-				Limit: most, Window: window, Algorithm: limit.TokenBucket{Burst: most / 10}, Debt: row.debt}))
-			require.NoError(t, err)
+			policy := must.Get(limiter.Policy(limit.Named("model", limit.Rule{Name: "tokens", Key: limit.Everyone,
+				Limit: most, Window: window, Algorithm: limit.TokenBucket{Burst: most / 10}, Debt: row.debt})))(t)
 			var mu sync.Mutex
 			ticks := make([]int64, 3_000) // of 10 ms, what was used in each
 			begin := time.Now()
@@ -265,10 +255,8 @@ func TestDebtsOfRules(t *testing.T) {
 	rule := limit.Rule{Key: limit.Everyone, Limit: 100, Window: time.Minute, Algorithm: limit.FixedWindow{}, Debt: 50}
 	tokens, cents, rows := rule, rule, rule
 	tokens.Name, cents.Name, rows.Name = "tokens", "cents", "rows"
-	policy, err := limiter.Policy(limit.Named("model", tokens, cents, rows))
-	require.NoError(t, err)
-	d, err := policy.Take(t.Context(), limit.Request{Settle: true})
-	require.NoError(t, err)
+	policy := must.Get(limiter.Policy(limit.Named("model", tokens, cents, rows)))(t)
+	d := must.Get(policy.Take(t.Context(), limit.Request{Settle: true}))(t)
 	require.NoError(t, d.SettleCosts(t.Context(), map[string]int64{"tokens": 151, "cents": 1150, "rows": 150}))
 	assert.Contains(t, lines.String(), `code=LIMIT-208 policy=model rules="tokens, cents" units=1001`)
 }
@@ -276,10 +264,9 @@ func TestDebtsOfRules(t *testing.T) {
 // TestDebtOfShadow counts nothing as forgiven that a rule which only watches has not taken.
 func TestDebtOfShadow(t *testing.T) {
 	limiter := limit.New(nil, nil)
-	policy, err := limiter.Policy(limit.Named("model",
+	policy := must.Get(limiter.Policy(limit.Named("model",
 		limit.Rule{Name: "watched", Key: limit.Everyone, Limit: 100, Window: time.Hour, Algorithm: limit.TokenBucket{Burst: 100}, Debt: 50, Shadow: &rules.Shadow{}},
-		limit.Rule{Name: "enforced", Key: limit.Everyone, Limit: 1_000, Window: time.Hour, Algorithm: limit.TokenBucket{Burst: 1_000}, Debt: 50}))
-	require.NoError(t, err)
+		limit.Rule{Name: "enforced", Key: limit.Everyone, Limit: 1_000, Window: time.Hour, Algorithm: limit.TokenBucket{Burst: 1_000}, Debt: 50})))(t)
 	spend(t, policy, nil, 500)
 	assert.Zero(t, operate.ReadStats(limiter).Forgiven)
 	spend(t, policy, nil, 800)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -55,19 +56,16 @@ func TestKeysOfDecisions(t *testing.T) {
 			rules = append(rules, limit.Rule{Name: fmt.Sprint("r", i), Key: limit.ByHeader(fmt.Sprint("K", i)), Limit: 1, Window: time.Hour})
 			want[fmt.Sprint("r", i)] = fmt.Sprint("of ", i)
 		}
-		policy, err := limiter.Policy(limit.Named(fmt.Sprint("p", n), rules...))
-		require.NoError(t, err)
+		policy := must.Get(limiter.Policy(limit.Named(fmt.Sprint("p", n), rules...)))(t)
 		request := limit.Request{Keys: make(map[string]string)}
 		for i := range n {
 			request.Keys[fmt.Sprint("header K", i)] = fmt.Sprint("of ", i)
 		}
 		ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(time.Minute))
 		defer cancel()
-		peeked, err := policy.Peek(ctx, request)
-		require.NoError(t, err)
-		taken, err := policy.Take(ctx, request)
-		require.NoError(t, err)
-		_, err = policy.Wait(ctx, request)
+		peeked := must.Get(policy.Peek(ctx, request))(t)
+		taken := must.Get(policy.Take(ctx, request))(t)
+		_, err := policy.Wait(ctx, request)
 		var refused *limit.RefusedError
 		require.ErrorAs(t, err, &refused)
 		for _, d := range []limit.Decision{peeked, taken, refused.Decision} {
@@ -78,15 +76,12 @@ func TestKeysOfDecisions(t *testing.T) {
 
 // TestKeyOfLateSlot checks a refusal that was an admission whose slot comes too late.
 func TestKeyOfLateSlot(t *testing.T) {
-	policy, err := limit.New(nil, nil).Policy(limit.Named("jobs", limit.Rule{Name: "q", Key: limit.ByUser, Limit: 1, Window: time.Hour, Algorithm: limit.Queue{}}))
-	require.NoError(t, err)
+	policy := must.Get(limit.New(nil, nil).Policy(limit.Named("jobs", limit.Rule{Name: "q", Key: limit.ByUser, Limit: 1, Window: time.Hour, Algorithm: limit.Queue{}})))(t)
 	request := limit.Request{Keys: map[string]string{"user": "alice"}}
-	_, err = policy.Take(t.Context(), request)
-	require.NoError(t, err)
+	must.Get(policy.Take(t.Context(), request))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	d, err := policy.Take(ctx, request)
-	require.NoError(t, err)
+	d := must.Get(policy.Take(ctx, request))(t)
 	assert.False(t, d.Allowed)
 	assert.Equal(t, map[string]string{"q": "alice"}, keysOf(d))
 }
@@ -107,24 +102,21 @@ func TestLatency(t *testing.T) {
 		limiter := limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler),
 			Observe: func(_ *http.Request, d limit.Decision, _ error) { seen = d }})
 		policy := mustPolicy(limiter, limit.Named("p", limit.Global(time.Second, 1)))
-		_, err := policy.Take(t.Context(), limit.Request{})
-		require.NoError(t, err)
+		must.Get(policy.Take(t.Context(), limit.Request{}))(t)
 		assert.Equal(t, time.Millisecond, seen.Latency)
 		assert.Zero(t, seen.Waited)
 
-		_, err = policy.Wait(t.Context(), limit.Request{})
-		require.NoError(t, err)
+		must.Get(policy.Wait(t.Context(), limit.Request{}))(t)
 		assert.Equal(t, time.Millisecond, seen.Latency)
 		assert.InDelta(t, time.Second, seen.Waited, float64(5*time.Millisecond))
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		_, err = policy.Wait(ctx, limit.Request{})
+		_, err := policy.Wait(ctx, limit.Request{})
 		require.True(t, errors.As(err, new(*limit.RefusedError)))
 		assert.Zero(t, seen.Waited, "refused at once")
 
-		d, err := mustPolicy(limit.New(store, nil), limit.Named("p", limit.Global(time.Second, 1))).Take(t.Context(), limit.Request{})
-		require.NoError(t, err)
+		d := must.Get(mustPolicy(limit.New(store, nil), limit.Named("p", limit.Global(time.Second, 1))).Take(t.Context(), limit.Request{}))(t)
 		assert.Zero(t, d.Latency)
 	})
 }
@@ -132,8 +124,7 @@ func TestLatency(t *testing.T) {
 // TestDecisionRules ranges over the outcomes without an allocation.
 func TestDecisionRules(t *testing.T) {
 	policy := mustPolicy(limit.New(nil, nil), limit.Named("p", limit.Global(time.Hour, 5), limit.PerIP(time.Minute, 3)))
-	d, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}})
-	require.NoError(t, err)
+	d := must.Get(policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}}))(t)
 	rules := slices.Collect(d.Rules())
 	require.Len(t, rules, 2)
 	assert.EqualValues(t, 4, rules[0].Remaining)

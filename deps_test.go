@@ -12,13 +12,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/must"
 )
 
 // TestRequirements checks that the module requires what it is for, and the
 // test library, and nothing else: its users get all of it.
 func TestRequirements(t *testing.T) {
-	text, err := os.ReadFile("go.mod")
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile("go.mod"))(t)
 	var direct []string
 	block := ""
 	for line := range strings.Lines(string(text)) {
@@ -166,7 +167,7 @@ var neverDirectly = []struct{ from, to, because string }{
 
 // forTests lists the packages that are made for tests. The others must not
 // bring package testing, and its flags, into the programs of users.
-var forTests = []string{"stores/storetest", "adapter/adaptertest", "internal/faultproxy", "internal/race", "internal/redistest", "internal/routetest"}
+var forTests = []string{"stores/storetest", "adapter/adaptertest", "internal/faultproxy", "internal/must", "internal/race", "internal/redistest", "internal/routetest"}
 
 // TestArrows checks which packages stand on which.
 func TestArrows(t *testing.T) {
@@ -236,8 +237,7 @@ type listed struct {
 // list returns the packages of this module and of ops.
 func list(t *testing.T) map[string]listed {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", "./...", "./ops/...").Output()
-	require.NoError(t, err)
+	out := must.Get(exec.Command("go", "list", "-json=ImportPath,Imports,Deps", "./...", "./ops/...").Output())(t)
 	packages := make(map[string]listed)
 	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p listed

@@ -13,6 +13,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
@@ -87,8 +88,7 @@ func TestExemptAlgorithms(t *testing.T) {
 		limiter := limit.New(nil, nil)
 		policy := mustPolicy(limiter, limit.Named("p", limit.MustParse("r: 1/1h global "+words+" exempt user root; other: 3/1h per user").Rules()...))
 		for n := range 5 {
-			d, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "root", "query name": fmt.Sprint(n)}, Settle: true})
-			require.NoError(t, err)
+			d := must.Get(policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "root", "query name": fmt.Sprint(n)}, Settle: true}))(t)
 			assert.Equal(t, n < 3, d.Allowed, "%s %d", words, n)
 			if d.Allowed {
 				require.NoError(t, d.Settle(t.Context(), 1))
@@ -96,12 +96,10 @@ func TestExemptAlgorithms(t *testing.T) {
 		}
 		request := limit.Request{Keys: map[string]string{"user": "alice", "query name": "a"}}
 		for n := range 2 {
-			d, err := policy.Take(t.Context(), request)
-			require.NoError(t, err)
+			d := must.Get(policy.Take(t.Context(), request))(t)
 			assert.Equal(t, n == 0 || words == "ban 1m" || words == "distinct query name", d.Allowed, "%s: nothing was spent before", words)
 		}
-		root, err := policy.Peek(t.Context(), limit.Request{Keys: map[string]string{"user": "root", "query name": "z"}})
-		require.NoError(t, err)
+		root := must.Get(policy.Peek(t.Context(), limit.Request{Keys: map[string]string{"user": "root", "query name": "z"}}))(t)
 		assert.True(t, slices.Collect(root.Rules())[0].Exempt)
 		assert.Equal(t, []string{"other"}, routetest.Refused(root))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -135,9 +136,8 @@ func TestSettlementsOfOneName(t *testing.T) {
 		return Named("failed", Rule{Name: "failed", Key: ByIP, Limit: 5, Window: time.Hour, Settle: settle})
 	}
 	l := New(nil, nil)
-	_, err := l.Policy(failed(rules.OnStatus(http.StatusUnauthorized)))
-	require.NoError(t, err)
-	_, err = l.Policy(failed(rules.OnStatus(http.StatusForbidden)))
+	must.Get(l.Policy(failed(rules.OnStatus(http.StatusUnauthorized))))(t)
+	_, err := l.Policy(failed(rules.OnStatus(http.StatusForbidden)))
 	assert.EqualError(t, err, `limit: policy "failed": already has other rules (failed: 5/1h per ip settle 401, here failed: 5/1h per ip settle 403): rule "failed" has the Settle OnStatus(401), here OnStatus(403): `+
 		"declare the set once and share it, or choose another name")
 	_, err = l.Policy(failed(rules.Settlement{}))
@@ -191,8 +191,7 @@ func TestFallbackOfOneName(t *testing.T) {
 	assert.ErrorContains(t, err, "a Fallback, here another")
 
 	suffixed := func(fallback http.Handler) RuleSet {
-		derived, err := set(mux).Derive("-d", func(r Rule) Rule { r.OnRefusal.Fallback = fallback; return r })
-		require.NoError(t, err)
+		derived := must.Get(set(mux).Derive("-d", func(r Rule) Rule { r.OnRefusal.Fallback = fallback; return r }))(t)
 		return derived
 	}
 	l = New(nil, nil)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/must"
 )
 
 // TestGivenTerms has more overrides than package terms remembers. A decision with one of them
@@ -17,8 +19,7 @@ func TestGivenTerms(t *testing.T) {
 	l := New(nil, &Options{Override: func(_, rule, _ string) int64 { return limits[rule] }})
 	p := mustPolicy(l, Named("p", MustParse("a: 1000/1h global plan pro 2000; b: 3000/1h per user; c: 5/1ms per user").Rules()...))
 	take := func(plan string) []int64 {
-		d, err := p.Take(t.Context(), Request{Keys: map[string]string{"user": "alice"}, Plan: plan})
-		require.NoError(t, err)
+		d := must.Get(p.Take(t.Context(), Request{Keys: map[string]string{"user": "alice"}, Plan: plan}))(t)
 		rules := slices.Collect(d.Rules())
 		return []int64{rules[0].Limit, rules[1].Limit}
 	}
@@ -62,8 +63,7 @@ func TestGivenCaller(t *testing.T) {
 			}
 		})))
 		assert.Equal(t, []string{test.ip, test.user}, met)
-		d, err := p.Take(t.Context(), given)
-		require.NoError(t, err)
+		d := must.Get(p.Take(t.Context(), given))(t)
 		assert.Equal(t, test.exempt, d.Allowed, "the request of %s has taken its unit", test.ip)
 	}
 }

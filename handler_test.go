@@ -27,6 +27,7 @@ import (
 	"github.com/routelimit/limit/ginlimit"
 	"github.com/routelimit/limit/internal/engine"
 	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/notice"
 	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/rules"
@@ -206,8 +207,7 @@ func TestNamedAcrossFrameworks(t *testing.T) {
 		require.Equal(t, http.StatusNoContent, send(mux, "GET", path).Code, path)
 	}
 	// httptest.NewRequest comes from this address.
-	d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "192.0.2.1:1234"}})
-	require.NoError(t, err)
+	d := must.Get(mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "192.0.2.1:1234"}}))(t)
 	require.True(t, d.Allowed)
 	require.Zero(t, slices.Collect(d.Rules())[0].Remaining)
 	for _, path := range []string{"/gin", "/echo", "/http"} {
@@ -376,18 +376,13 @@ func TestObserveOutsideHTTP(t *testing.T) {
 	p := mustPolicy(limit.New(nil, &limit.Options{Observe: observe}), limit.Named("p", limit.Global(time.Hour, 3)))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err := p.Take(ctx, limit.Request{})
-	require.NoError(t, err)
-	_, err = p.Wait(ctx, limit.Request{})
-	require.NoError(t, err)
-	_, err = p.Peek(ctx, limit.Request{})
-	require.NoError(t, err)
-	_, err = p.Take(ctx, limit.Request{Settle: true})
-	require.NoError(t, err)
-	_, err = p.Wait(ctx, limit.Request{})
+	must.Get(p.Take(ctx, limit.Request{}))(t)
+	must.Get(p.Wait(ctx, limit.Request{}))(t)
+	must.Get(p.Peek(ctx, limit.Request{}))(t)
+	must.Get(p.Take(ctx, limit.Request{Settle: true}))(t)
+	_, err := p.Wait(ctx, limit.Request{})
 	require.ErrorAs(t, err, new(*limit.RefusedError))
-	_, err = p.Take(ctx, limit.Request{Cost: 2, UpTo: true})
-	require.NoError(t, err)
+	must.Get(p.Take(ctx, limit.Request{Cost: 2, UpTo: true}))(t)
 	_, err = p.Take(ctx, limit.Request{Cost: -1})
 	require.Error(t, err)
 	assert.Equal(t, []string{"p true <nil>", "p true <nil>", "p true <nil>", "p false <nil>", "p false <nil>"}, seen)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 )
@@ -34,8 +35,7 @@ func TestJitter(t *testing.T) {
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 			require.Equal(t, http.StatusTooManyRequests, w.Code)
-			seconds, err := strconv.Atoi(w.Header().Get("Retry-After"))
-			require.NoError(t, err)
+			seconds := must.Get(strconv.Atoi(w.Header().Get("Retry-After")))(t)
 			require.Contains(t, w.Body.String(), fmt.Sprintf("Try again in %d s.", seconds))
 			early := (time.Hour - time.Since(start) - time.Duration(seconds)*time.Second)
 			require.LessOrEqual(t, early, time.Duration(0))
@@ -242,7 +242,6 @@ func TestHeadersOfBarred(t *testing.T) {
 	}))
 	w := sent(around, "/")
 	assert.Equal(t, []any{403, "0"}, []any{w.Code, w.Header().Get("X-RateLimit-Remaining")})
-	reset, err := strconv.ParseInt(w.Header().Get("X-RateLimit-Reset"), 10, 64)
-	require.NoError(t, err)
+	reset := must.Get(strconv.ParseInt(w.Header().Get("X-RateLimit-Reset"), 10, 64))(t)
 	assert.InDelta(t, time.Now().Add(2*time.Hour).Unix(), reset, 10)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -89,8 +90,7 @@ func layered(t *testing.T, client *redis.Client, outer limit.Rule, gives bool, w
 			}
 		},
 	})
-	application, err := l.Policy(limit.Named("app", outer))
-	require.NoError(t, err)
+	application := must.Get(l.Policy(limit.Named("app", outer)))(t)
 	route := l.Limit(limit.Named("route", limit.PerIP(time.Hour, 5)))(ok200)
 	return application.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !gives {

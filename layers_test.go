@@ -21,6 +21,7 @@ import (
 	"github.com/routelimit/limit/adapter"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/rules"
@@ -40,8 +41,7 @@ func sent(h http.Handler, target string) *httptest.ResponseRecorder {
 // left returns what a rule of a named policy has left for a key.
 func left(t *testing.T, l *limit.Limiter, policy, rule, key string) int64 {
 	t.Helper()
-	r, err := operate.Peek(t.Context(), l, policy, rule, key, "")
-	require.NoError(t, err)
+	r := must.Get(operate.Peek(t.Context(), l, policy, rule, key, ""))(t)
 	return r.Remaining
 }
 
@@ -63,8 +63,7 @@ func TestOverlappingRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bucket := limit.Rule{Name: "bucket", Key: limit.Everyone, Limit: 300, Window: time.Minute, Algorithm: limit.TokenBucket{}}
-			application, err := l.Policy(limit.Named("app", bucket))
-			require.NoError(t, err)
+			application := must.Get(l.Policy(limit.Named("app", bucket)))(t)
 			h := application.Handler(l.Limit(limit.Named("route", limit.Global(time.Hour, 1)))(ok200))
 			var clients sync.WaitGroup
 			for range 4 {
@@ -90,8 +89,7 @@ func TestNoticeOfFreeAttempts(t *testing.T) {
 		book := new(logbook.Book)
 		l := limit.New(nil, &limit.Options{Log: book.Log(), Caller: limit.Caller[*http.Request]{
 			User: func(r *http.Request) string { u, _ := r.Context().Value(userKey{}).(string); return u }}})
-		outer, err := l.Policy(limit.Named("addresses", limit.Rule{Key: limit.ByIP, Limit: 9, Window: time.Hour, Attempts: test.attempts}))
-		require.NoError(t, err)
+		outer := must.Get(l.Policy(limit.Named("addresses", limit.Rule{Key: limit.ByIP, Limit: 9, Window: time.Hour, Attempts: test.attempts})))(t)
 		h := l.Limit(limit.Named("users", limit.PerUser(time.Hour, 1)))(ok200)
 		if test.first {
 			h = signedIn(outer.Handler(h))
@@ -122,8 +120,7 @@ func TestLayersAroundWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := limit.New(nil, nil)
-				outer, err := l.Policy(limit.Named("outer", limit.Global(time.Hour, 100), limit.Rule{Key: limit.Everyone, Limit: 50, Algorithm: limit.Concurrency{}}))
-				require.NoError(t, err)
+				outer := must.Get(l.Policy(limit.Named("outer", limit.Global(time.Hour, 100), limit.Rule{Key: limit.Everyone, Limit: 50, Algorithm: limit.Concurrency{}})))(t)
 				h := outer.Handler(l.Limit(limit.Named("inner", rule))(ok200))
 				request := func(patience time.Duration) chan int {
 					code := make(chan int, 1)
@@ -165,8 +162,7 @@ func TestLayersAroundFailures(t *testing.T) {
 	l := limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler), Observe: func(_ *http.Request, d limit.Decision, err error) {
 		seen = append(seen, fmt.Sprint(d.Policy, " ", d.Outcome(), " ", err != nil))
 	}})
-	outer, err := l.Policy(limit.Named("outer", limit.Global(time.Hour, 100)))
-	require.NoError(t, err)
+	outer := must.Get(l.Policy(limit.Named("outer", limit.Global(time.Hour, 100))))(t)
 	cost := rules.CostBy("cost", func(*http.Request) int64 { return -1 })
 	undecided := outer.Handler(l.Limit(limit.Named("undecided", limit.Rule{Key: limit.Everyone, Limit: 9, Window: time.Hour, Cost: cost}))(ok200))
 	refused := outer.Handler(l.Limit(limit.Named("refused", limit.Global(time.Hour, 1)))(ok200))
@@ -212,8 +208,7 @@ func (s *unreturning) Return(ctx context.Context, returns []core.Return) ([]core
 func TestLayersAroundParts(t *testing.T) {
 	for name, refusal := range map[string]limit.Refusal{"served": {}, "degraded": {Degrade: true}, "exempt": {}} {
 		served, l := 0, limit.New(nil, nil)
-		outer, err := l.Policy(limit.Named("outer", limit.Global(time.Hour, 100)))
-		require.NoError(t, err)
+		outer := must.Get(l.Policy(limit.Named("outer", limit.Global(time.Hour, 100))))(t)
 		serves := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ })
 		first := limit.Rule{Key: limit.Everyone, Limit: 1, Window: time.Hour, OnRefusal: refusal}
 		if name == "exempt" {
@@ -242,8 +237,7 @@ func TestLayersAroundParts(t *testing.T) {
 func TestLayersAroundPartsAtOnce(t *testing.T) {
 	for how, want := range map[string]int64{"served": 97, "panics": 97, "refused": 99} {
 		l := limit.New(nil, nil)
-		outer, err := l.Policy(limit.Named("outer", limit.Global(time.Hour, 100)))
-		require.NoError(t, err)
+		outer := must.Get(l.Policy(limit.Named("outer", limit.Global(time.Hour, 100))))(t)
 		full := l.Limit(limit.Named("full", limit.Global(time.Hour, 1)))(ok200)
 		behind := l.Limit(limit.Named("behind", limit.Global(time.Hour, 1)))(ok200)
 		h := outer.Handler(http.HandlerFunc(func(w http.ResponseWriter, whole *http.Request) {
@@ -276,10 +270,8 @@ func TestLayersAroundProcedures(t *testing.T) {
 		Next:  func(next func(), _ *http.Request) (int, error) { next(); return 200, nil }}
 	for target, want := range map[string]int64{"/acme.Books/Get": 99, "/api/acme.Books/Get": 99, "/report": 97} {
 		l := limit.New(nil, nil)
-		outer, err := l.Policy(limit.Named("outer", limit.Global(time.Hour, 100)))
-		require.NoError(t, err)
-		procedure, err := a.Bind(l, "", limit.Named("procedure", limit.Global(time.Hour, 1)))
-		require.NoError(t, err)
+		outer := must.Get(l.Policy(limit.Named("outer", limit.Global(time.Hour, 100))))(t)
+		procedure := must.Get(a.Bind(l, "", limit.Named("procedure", limit.Global(time.Hour, 1))))(t)
 		h := outer.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			call := adapter.RPCRequest(r.Context(), "/acme.Books/Get", "", http.Header{})
 			_ = a.Serve(procedure, adapter.HeaderWriter{}, call, func() {})
@@ -296,8 +288,7 @@ func TestLayersAroundProcedures(t *testing.T) {
 func TestNoticeOfTwiceRefused(t *testing.T) {
 	book := new(logbook.Book)
 	l := limit.New(nil, &limit.Options{Log: book.Log()})
-	p, err := l.Policy(limit.Named("p", limit.Global(time.Hour, 1)))
-	require.NoError(t, err)
+	p := must.Get(l.Policy(limit.Named("p", limit.Global(time.Hour, 1))))(t)
 	h := p.Handler(p.Handler(ok200))
 	for range 3 {
 		assert.Equal(t, 429, sent(h, "/").Code)

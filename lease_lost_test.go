@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/memstore"
 )
@@ -50,8 +51,7 @@ func newLosing(store core.Store) *losing {
 func (l *losing) hold(t *testing.T) Decision {
 	t.Helper()
 	r := httptest.NewRequest("GET", "/", nil)
-	d, err := l.policy.decide(r, &exchange{ofRequest: ofRequest{request: r}}, 0)
-	require.NoError(t, err)
+	d := must.Get(l.policy.decide(r, &exchange{ofRequest: ofRequest{request: r}}, 0))(t)
 	require.True(t, d.Allowed)
 	return d
 }
@@ -161,12 +161,9 @@ func TestNothingToLose(t *testing.T) {
 	l := newLosing(memstore.New(nil))
 	first, second := l.hold(t), l.hold(t)
 	r := httptest.NewRequest("GET", "/", nil)
-	refused, err := l.policy.decide(r, &exchange{ofRequest: ofRequest{request: r}}, 0)
-	require.NoError(t, err)
-	peeked, err := mustPolicy(New(nil, nil), twoAtOnce).Peek(t.Context(), Request{})
-	require.NoError(t, err)
-	free, err := mustPolicy(New(nil, nil), twoAtOnce).Take(t.Context(), Request{Costs: map[string]int64{"global-concurrency": 0}})
-	require.NoError(t, err)
+	refused := must.Get(l.policy.decide(r, &exchange{ofRequest: ofRequest{request: r}}, 0))(t)
+	peeked := must.Get(mustPolicy(New(nil, nil), twoAtOnce).Peek(t.Context(), Request{}))(t)
+	free := must.Get(mustPolicy(New(nil, nil), twoAtOnce).Take(t.Context(), Request{Costs: map[string]int64{"global-concurrency": 0}}))(t)
 	counted := hold(t, New(nil, nil), Named("none", Global(time.Hour, 10)))
 	for _, d := range []Decision{{}, refused, peeked, free, counted} {
 		assert.Nil(t, d.Lost())

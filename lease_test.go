@@ -16,6 +16,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/engine"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -73,15 +74,13 @@ func (w *watched) beats() int {
 
 func (w *watched) left(t *testing.T, rules RuleSet) int64 {
 	t.Helper()
-	d, err := mustPolicy(New(w.Store, nil), rules).Peek(t.Context(), Request{})
-	require.NoError(t, err)
+	d := must.Get(mustPolicy(New(w.Store, nil), rules).Peek(t.Context(), Request{}))(t)
 	return slices.Collect(d.Rules())[0].Remaining
 }
 
 func hold(t *testing.T, l *Limiter, rules RuleSet) Decision {
 	t.Helper()
-	d, err := mustPolicy(l, rules).Take(t.Context(), Request{})
-	require.NoError(t, err)
+	d := must.Get(mustPolicy(l, rules).Take(t.Context(), Request{}))(t)
 	return d
 }
 
@@ -192,8 +191,7 @@ func TestReleaseIsNotTheRequests(t *testing.T) {
 	store := &watched{Store: memstore.New(nil)}
 	limiter := New(store, nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	d, err := mustPolicy(limiter, twoAtOnce).Take(ctx, Request{})
-	require.NoError(t, err)
+	d := must.Get(mustPolicy(limiter, twoAtOnce).Take(ctx, Request{}))(t)
 	cancel()
 	d.Release()
 	assert.EqualValues(t, 2, store.left(t, twoAtOnce))
@@ -211,32 +209,27 @@ func TestLeaseBesideOtherRules(t *testing.T) {
 			Rule{Name: "ten", Key: Everyone, Limit: 10, Window: 30 * time.Second, Algorithm: Concurrency{}},
 			Global(time.Hour, 5),
 			Rule{Name: "four", Key: Everyone, Limit: 4, Window: 3 * time.Second, Algorithm: Concurrency{}})
-		d, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Cost: 3})
-		require.NoError(t, err)
+		d := must.Get(mustPolicy(limiter, rules).Take(t.Context(), Request{Cost: 3}))(t)
 		require.True(t, d.Allowed)
 		assert.Equal(t, store.ids[0], store.ids[2], "one id for all leases of a decision")
 		assert.Zero(t, store.ids[1])
-		refused, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Cost: 2})
-		require.NoError(t, err)
+		refused := must.Get(mustPolicy(limiter, rules).Take(t.Context(), Request{Cost: 2}))(t)
 		assert.Equal(t, []string{"four"}, slices.DeleteFunc(refused.refusing(), func(name string) bool { return name == "global-1h" })) // which has 2 left
 		nothing := map[string]int64{}
 		for _, r := range rules.Rules() {
 			nothing[r.Name] = 0
 		}
-		free, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Costs: nothing})
-		require.NoError(t, err)
+		free := must.Get(mustPolicy(limiter, rules).Take(t.Context(), Request{Costs: nothing}))(t)
 		assert.True(t, free.Allowed)
 		free.Release()
 		assert.Zero(t, store.releases, "nothing was taken")
-		peeked, err := mustPolicy(limiter, rules).Peek(t.Context(), Request{})
-		require.NoError(t, err)
+		peeked := must.Get(mustPolicy(limiter, rules).Peek(t.Context(), Request{}))(t)
 		peeked.Release()
 
 		time.Sleep(31 * time.Second)
 		assert.EqualValues(t, 7, store.left(t, rules))
 		d.Release()
-		after, err := mustPolicy(limiter, rules).Peek(t.Context(), Request{})
-		require.NoError(t, err)
+		after := must.Get(mustPolicy(limiter, rules).Peek(t.Context(), Request{}))(t)
 		left := slices.Collect(after.Rules())
 		assert.Equal(t, []int64{10, 2, 4}, []int64{left[0].Remaining, left[1].Remaining, left[2].Remaining},
 			"what is counted stays so")
@@ -255,8 +248,7 @@ func TestLateReleases(t *testing.T) {
 		first := hold(t, limiter, rules)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		d, err := mustPolicy(limiter, rules).Take(ctx, Request{})
-		require.NoError(t, err)
+		d := must.Get(mustPolicy(limiter, rules).Take(ctx, Request{}))(t)
 		assert.Equal(t, []string{"line"}, d.refusing())
 		assert.EqualValues(t, 1, slices.Collect(d.Rules())[0].Remaining, "it has given its own back")
 		assert.EqualValues(t, 1, store.left(t, rules))
@@ -279,8 +271,7 @@ func TestObserveThatPanics(t *testing.T) {
 func TestUsualLease(t *testing.T) {
 	rule := Named("p", Rule{Key: ByUser, Limit: 5, Algorithm: Concurrency{}}).Declared()[0]
 	assert.Equal(t, "5/30s per user concurrency", rule.String())
-	rules, err := Parse(rule.String())
-	require.NoError(t, err)
+	rules := must.Get(Parse(rule.String()))(t)
 	assert.Equal(t, []Rule{rule}, rules.Declared())
 	assert.NoError(t, Rules(rule, PerUser(30*time.Second, 5)).Validate(), "their names differ")
 

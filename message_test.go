@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -44,11 +45,9 @@ func TestMessage(t *testing.T) {
 	for _, bad := range []string{"a\nb", "\x00", "\xff", string(make([]byte, 201))} {
 		assert.ErrorContains(t, Rules(rule("a", bad, 0)).Validate(), "write at most 200 bytes of printable characters", "%q", bad)
 	}
-	set, err := Parse(`5/1m per ip message "Wait; (please) \"now\"."; 6/1h per ip`)
-	require.NoError(t, err)
+	set := must.Get(Parse(`5/1m per ip message "Wait; (please) \"now\"."; 6/1h per ip`))(t)
 	assert.Equal(t, `Wait; (please) "now".`, set.Declared()[0].Message)
-	again, err := Parse(set.String())
-	require.NoError(t, err)
+	again := must.Get(Parse(set.String()))(t)
 	assert.Equal(t, set.Rules(), again.Rules())
 }
 
@@ -60,11 +59,9 @@ func TestFunctionsInText(t *testing.T) {
 	f := rules.Functions{Keys: []KeyResolver{tenant}, Costs: []rules.Cost{rows}, Settlements: []rules.Settlement{failed}}
 	const text = "4/1m per tenant or ip cost rows settle failed-logins"
 	l := New(nil, &Options{Functions: f})
-	set, err := f.Parse(text)
-	require.NoError(t, err)
+	set := must.Get(f.Parse(text))(t)
 	assert.True(t, set.Equal(Rules(Rule{Key: tenant.Or(ByIP), Limit: 4, Window: time.Minute, Cost: rows, Settle: failed})))
-	marshaled, err := set.MarshalText()
-	require.NoError(t, err)
+	marshaled := must.Get(set.MarshalText())(t)
 	assert.Equal(t, text, string(marshaled))
 	require.NoError(t, l.Mount(http.NewServeMux(), struct {
 		H http.Handler `route:"GET /" limit:"4/1m per tenant cost rows" policy:"x"`
@@ -84,7 +81,7 @@ func TestFunctionsInText(t *testing.T) {
 
 	// Of two functions of one name, a text would mean the first.
 	twice := rules.Functions{Keys: []KeyResolver{tenant, ByIP, tenant}, Costs: []rules.Cost{rows, rules.CostBy("rows", func(*http.Request) int64 { return 9 })}, Settlements: []rules.Settlement{failed, failed}}
-	_, err = twice.Parse("4/1m per ip cost rows")
+	_, err := twice.Parse("4/1m per ip cost rows")
 	for _, want := range []string{`Functions.Keys has two functions "tenant": give each a name of its own`, `Functions.Costs has two functions "rows"`, `Functions.Settlements has two functions "failed-logins"`} {
 		assert.ErrorContains(t, err, want)
 		assert.PanicsWithError(t, err.Error(), func() { New(nil, &Options{Functions: twice}) })

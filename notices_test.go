@@ -24,6 +24,7 @@ import (
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
 	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/rules"
@@ -393,8 +394,7 @@ func full(t *testing.T) core.Store {
 	limiter := limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler)})
 	rules := limit.Named("others", limit.Per(limit.ByHeader("X"), 24*time.Hour, 5))
 	for i := range 8_000 { // so that no shard has room, but once in 10^11
-		_, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{"header X": fmt.Sprint(i)}})
-		require.NoError(t, err)
+		must.Get(mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{"header X": fmt.Sprint(i)}}))(t)
 	}
 	return store
 }
@@ -422,8 +422,7 @@ func TestDecisionLogValue(t *testing.T) {
 	rules := limit.Named("p", limit.Rule{Name: "r", Key: limit.Everyone, Limit: 1, Window: time.Hour, Algorithm: limit.Queue{Burst: 2}})
 	book := new(logbook.Book)
 	for range 4 {
-		d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{}})
-		require.NoError(t, err)
+		d := must.Get(mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{}}))(t)
 		book.Log().Info("took", "decision", d)
 	}
 	book.Log().Info("none", "decision", limit.Decision{})

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/must"
 )
 
 // TestBansDoNotDegrade has barred clients meet a Degrade of their set or of Options. It
@@ -19,8 +20,7 @@ func TestBansDoNotDegrade(t *testing.T) {
 	const text = "1/1h per ip; 2/1h per ip ban 15m"
 	degrade := Refusal{Degrade: true}
 	statuses := func(l *Limiter, set RuleSet) (list []int) {
-		p, err := l.Policy(Named("p", set.Rules()...))
-		require.NoError(t, err)
+		p := must.Get(l.Policy(Named("p", set.Rules()...)))(t)
 		h := p.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(map[bool]int{true: 206, false: 204}[DecisionFrom(r.Context()).Outcome() == "degraded"])
 		}))
@@ -90,11 +90,9 @@ func TestRefusalIsInherited(t *testing.T) {
 	assert.Equal(t, Refusal{Redirect: "/set"}, set.Rules()[1].OnRefusal)
 
 	l := New(nil, &Options{OnRefusal: Refusal{Status: 503}})
-	p, err := l.Policy(Rules(own, Global(time.Minute, 1)))
-	require.NoError(t, err)
+	p := must.Get(l.Policy(Rules(own, Global(time.Minute, 1))))(t)
 	assert.Equal(t, []Refusal{{Status: 429}, {Status: 503}}, p.current.Load().refusals)
-	p, err = New(nil, nil).Policy(Rules(own, Global(time.Minute, 1)))
-	require.NoError(t, err)
+	p = must.Get(New(nil, nil).Policy(Rules(own, Global(time.Minute, 1))))(t)
 	assert.Nil(t, p.current.Load().refusals, "nothing to look at for each request")
 }
 
@@ -191,11 +189,9 @@ func TestOutcomeOfAllSets(t *testing.T) {
 
 // TestOutcomesAreForRequests checks that Take refuses, whatever the rules say.
 func TestOutcomesAreForRequests(t *testing.T) {
-	p, err := New(nil, nil).Policy(Named("jobs", Global(time.Hour, 1)).OnRefusal(Refusal{Redirect: "/busy", Wait: time.Hour}))
-	require.NoError(t, err)
+	p := must.Get(New(nil, nil).Policy(Named("jobs", Global(time.Hour, 1)).OnRefusal(Refusal{Redirect: "/busy", Wait: time.Hour})))(t)
 	for i, want := range []string{"admitted", "refused"} {
-		d, err := p.Take(t.Context(), Request{})
-		require.NoError(t, err)
+		d := must.Get(p.Take(t.Context(), Request{}))(t)
 		assert.Equal(t, i == 0, d.Allowed)
 		assert.Equal(t, want, d.Outcome())
 	}
@@ -209,8 +205,7 @@ func TestInheritedByBans(t *testing.T) {
 	for _, inherited := range []Refusal{{Mark: true}, {Wait: time.Second}, {Wait: time.Second, Waiters: 5, Status: 503}} {
 		synctest.Test(t, func(t *testing.T) {
 			l := New(nil, &Options{OnRefusal: inherited})
-			p, err := l.Policy(Named("options", MustParse(text).Rules()...))
-			require.NoError(t, err)
+			p := must.Get(l.Policy(Named("options", MustParse(text).Rules()...)))(t)
 			for i := range p.current.Load().refusals {
 				assert.Equal(t, inherited.Mark && i == 0, p.current.Load().refusals[i].Mark)
 			}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/stores/memstore"
 )
@@ -103,8 +104,7 @@ func TestPlanWithoutHTTP(t *testing.T) {
 	policy := mustPolicy(limiter, limit.Named("api", limit.MustParse("4/1h per user and ip plan pro 8").Rules()...))
 	keys := map[string]string{"user": "alice", "ip": "[2001:db8::7]:443"}
 	take := func(plan string, n int64) (limit.Decision, int64) {
-		d, err := policy.Take(t.Context(), limit.Request{Keys: keys, Plan: plan, Cost: n, UpTo: true})
-		require.NoError(t, err)
+		d := must.Get(policy.Take(t.Context(), limit.Request{Keys: keys, Plan: plan, Cost: n, UpTo: true}))(t)
 		return d, slices.Collect(d.Rules())[0].Remaining
 	}
 	d, _ := take("", 10)
@@ -114,16 +114,14 @@ func TestPlanWithoutHTTP(t *testing.T) {
 	d, _ = take("", 1)
 	assert.False(t, d.Allowed)
 
-	key, err := operate.Key(policy, "per-user-and-ip-1h", keys)
-	require.NoError(t, err)
+	key := must.Get(operate.Key(policy, "per-user-and-ip-1h", keys))(t)
 	limits["api per-user-and-ip-1h "+key] = 20
 	d, left = take("", 1)
 	assert.Equal(t, []any{true, int64(12), int64(20)}, []any{d.Allowed, left, slices.Collect(d.Rules())[0].Limit})
-	peeked, err := policy.Peek(t.Context(), limit.Request{Keys: keys, Plan: "pro"})
-	require.NoError(t, err)
+	peeked := must.Get(policy.Peek(t.Context(), limit.Request{Keys: keys, Plan: "pro"}))(t)
 	assert.Equal(t, int64(20), slices.Collect(peeked.Rules())[0].Limit)
 
-	_, err = operate.Key(policy, "per-user-2h", keys)
+	_, err := operate.Key(policy, "per-user-2h", keys)
 	assert.EqualError(t, err, `limit: no rule has the name "per-user-2h": write one of per-user-and-ip-1h`)
 	_, err = operate.Key(policy, "per-user-and-ip-1h", map[string]string{"user": "alice"})
 	assert.ErrorContains(t, err, `no key "ip"`)
@@ -148,17 +146,15 @@ func TestAbsurdOverrides(t *testing.T) {
 		policy := mustPolicy(limiter, limit.Named(strings.Map(letters, text), limit.MustParse(text).Rules()...))
 		for said = range want {
 			log.Reset()
-			d, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": fmt.Sprint(said), "ip": "::1"}})
-			require.NoError(t, err)
+			d := must.Get(policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": fmt.Sprint(said), "ip": "::1"}}))(t)
 			assert.Equal(t, want[said], slices.Collect(d.Rules())[0].Limit, "%s: %d", text, said)
 			d.Release()
 		}
 	}
 	said = -7
 	log.Reset()
-	_, err := mustPolicy(limit.New(nil, &limit.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Override: func(string, string, string) int64 { return said }}),
-		limit.Named("p", limit.PerUser(time.Hour, 5))).Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}})
-	require.NoError(t, err)
+	must.Get(mustPolicy(limit.New(nil, &limit.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Override: func(string, string, string) int64 { return said }}),
+		limit.Named("p", limit.PerUser(time.Hour, 5))).Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}}))(t)
 	assert.Contains(t, log.String(), `code=LIMIT-113 policy=p rule=per-user-1h limit=-7 instead=5`)
 	assert.NotContains(t, log.String(), "alice")
 }
@@ -242,8 +238,7 @@ func TestResetOfPlans(t *testing.T) {
 	keys := map[string]string{"user": "alice"}
 	for range 2 {
 		for plan, n := range map[string]int64{"": 2, "pro": 3} {
-			d, err := policy.Take(t.Context(), limit.Request{Keys: keys, Plan: plan, Cost: 9, UpTo: true})
-			require.NoError(t, err)
+			d := must.Get(policy.Take(t.Context(), limit.Request{Keys: keys, Plan: plan, Cost: 9, UpTo: true}))(t)
 			assert.Equal(t, n, d.Taken)
 		}
 		require.NoError(t, policy.Reset(t.Context(), keys))
@@ -276,8 +271,7 @@ func TestPlansDecorated(t *testing.T) {
 				limit.Named("p", limit.MustParse("3/1h per ip plan pro 6 "+words).Rules()...))
 			take := func(key, plan string) (limit.Decision, int) {
 				before := store.n
-				d, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": key}, Plan: plan})
-				require.NoError(t, err)
+				d := must.Get(policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": key}, Plan: plan}))(t)
 				return d, store.n - before
 			}
 			const shared, fresh = "203.0.113.1", "203.0.113.2"
@@ -324,12 +318,10 @@ func TestBucketsOfPlansKeep(t *testing.T) {
 	}
 	policy := mustPolicy(limiter, rules("a: 2/1h per user token-bucket burst 8 plan pro 4; b: 100/1h per user"))
 	left := func() int64 {
-		d, err := policy.Peek(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}, Plan: "pro"})
-		require.NoError(t, err)
+		d := must.Get(policy.Peek(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}, Plan: "pro"}))(t)
 		return slices.Collect(d.Rules())[0].Remaining
 	}
-	_, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}, Plan: "pro", Cost: 8})
-	require.NoError(t, err)
+	must.Get(policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}, Plan: "pro", Cost: 8}))(t)
 	require.Zero(t, left())
 	over["b"] = 50
 	assert.Zero(t, left(), "an override of another rule")

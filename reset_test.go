@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -25,8 +26,7 @@ func TestReset(t *testing.T) {
 	alice, bob := map[string]string{"user": "alice", "ip": "192.0.2.1"}, map[string]string{"user": "bob", "ip": "192.0.2.2"}
 	for range 2 {
 		for _, keys := range []map[string]string{alice, bob} {
-			_, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: keys})
-			require.NoError(t, err)
+			must.Get(mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: keys}))(t)
 		}
 	}
 	require.NoError(t, mustPolicy(limiter, rules).Reset(t.Context(), alice))
@@ -53,12 +53,10 @@ func TestResetReachesWaiters(t *testing.T) {
 		rules := Named("job", PerUser(time.Hour, 1))
 		mine, other := mustPolicy(New(store, nil), rules), mustPolicy(New(store, nil), rules)
 		request := Request{Keys: map[string]string{"user": "alice"}}
-		_, err := mine.Take(t.Context(), request)
-		require.NoError(t, err)
+		must.Get(mine.Take(t.Context(), request))(t)
 		began := time.Now()
 		time.AfterFunc(10*time.Second, func() { assert.NoError(t, other.Reset(t.Context(), request.Keys)) })
-		d, err := mine.Wait(t.Context(), request)
-		require.NoError(t, err)
+		d := must.Get(mine.Wait(t.Context(), request))(t)
 		assert.True(t, d.Allowed)
 		assert.LessOrEqual(t, time.Since(began), 11*time.Second)
 	})

@@ -17,10 +17,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/adapter"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/rules"
 )
@@ -129,8 +129,7 @@ func newReusing(t *testing.T, options int) *reusing {
 		if name == "" {
 			name = "each"
 		}
-		p, err := s.limiter.Policy(set)
-		require.NoError(t, err)
+		p := must.Get(s.limiter.Policy(set))(t)
 		s.policies[name] = p
 	}
 	return s

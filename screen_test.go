@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/adapter"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/race"
 )
 
@@ -31,8 +31,7 @@ func TestScreenDecides(t *testing.T) {
 	})
 	policy := mustPolicy(limiter, limit.Named("p", limit.Global(time.Hour, 1)))
 	decide := func() limit.Decision {
-		d, err := deciding.Decide(policy, httptest.NewRequest("GET", "/", nil), nil, 0)
-		require.NoError(t, err)
+		d := must.Get(deciding.Decide(policy, httptest.NewRequest("GET", "/", nil), nil, 0))(t)
 		return d
 	}
 
@@ -50,8 +49,7 @@ func TestScreenDecides(t *testing.T) {
 		exempt, bar = false, 0
 	}
 	bar = limit.Never
-	d, err := policy.Take(t.Context(), limit.Request{})
-	require.NoError(t, err)
+	d := must.Get(policy.Take(t.Context(), limit.Request{}))(t)
 	assert.True(t, d.Allowed, "nothing was charged, and Take knows no request")
 	bar = 0
 	assert.False(t, decide().Allowed, "of the one unit")
@@ -74,13 +72,10 @@ func TestClient(t *testing.T) {
 		"of adapter": {Route: deciding.Route, Caller: limit.Caller[*http.Request]{User: func(*http.Request) string { return "of adapter" }}},
 	} {
 		seen = nil
-		policy, err := a.Bind(limiter, "", limit.Named("p", limit.PerIP(time.Hour, 10), limit.PerUser(time.Hour, 10)))
-		require.NoError(t, err)
-		_, err = a.Decide(policy, r, r, 0)
-		require.NoError(t, err)
+		policy := must.Get(a.Bind(limiter, "", limit.Named("p", limit.PerIP(time.Hour, 10), limit.PerUser(time.Hour, 10))))(t)
+		must.Get(a.Decide(policy, r, r, 0))(t)
 		assert.Equal(t, []string{"203.0.113.9", user}, seen)
-		d, err := policy.Peek(t.Context(), limit.Request{Keys: map[string]string{"ip": seen[0], "user": seen[1]}})
-		require.NoError(t, err)
+		d := must.Get(policy.Peek(t.Context(), limit.Request{Keys: map[string]string{"ip": seen[0], "user": seen[1]}}))(t)
 		assert.EqualValues(t, 9, slices.Collect(d.Rules())[1].Remaining, "the rule by user has charged the same user")
 	}
 	c := limit.Client{Request: r, Limiter: limiter}

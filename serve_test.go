@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/operate"
 )
 
@@ -24,8 +25,7 @@ func TestServeAfterBody(t *testing.T) {
 	policy := mustPolicy(limiter, limit.Named("tokens", limit.Per(tenant, time.Hour, 10), limit.Rule{
 		Name: "slots", Key: tenant, Limit: 1, Window: time.Minute, Algorithm: limit.Concurrency{}}))
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		require.NoError(t, err)
+		body := must.Get(io.ReadAll(r.Body))(t)
 		given := limit.Request{Keys: map[string]string{"tenant": r.URL.Path}, Costs: map[string]int64{"slots": 1}, Cost: int64(len(body))}
 		require.NoError(t, policy.Serve(w, r, given, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			d := limit.DecisionFrom(r.Context())
@@ -88,8 +88,7 @@ func TestServeSettles(t *testing.T) {
 		limit.Rule{Name: "tokens", Key: limit.Everyone, Limit: 1_000, Window: time.Hour, Algorithm: limit.TokenBucket{Burst: 1_000}, Debt: 500}))
 	inner := limiter.Limit(limit.Named("inner", limit.Global(time.Hour, 2)))
 	left := func() (list []int64) {
-		d, err := policy.Peek(t.Context(), limit.Request{})
-		require.NoError(t, err)
+		d := must.Get(policy.Peek(t.Context(), limit.Request{}))(t)
 		for r := range d.Rules() {
 			list = append(list, r.Remaining)
 		}
@@ -97,12 +96,11 @@ func TestServeSettles(t *testing.T) {
 	}
 	given := limit.Request{Costs: map[string]int64{"requests": 1, "tokens": 100}, Settle: true}
 	serve := func(used int64, settled error) {
-		err := policy.Serve(httptest.NewRecorder(), httptest.NewRequest("POST", "/", nil), given, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		require.NoError(t, policy.Serve(httptest.NewRecorder(), httptest.NewRequest("POST", "/", nil), given, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			d := limit.DecisionFrom(r.Context())
 			inner(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
 			assert.ErrorIs(t, d.SettleCosts(r.Context(), map[string]int64{"tokens": used}), settled)
-		}))
-		require.NoError(t, err)
+		})))
 	}
 	serve(40, nil)
 	assert.Equal(t, []int64{9, 960}, left())

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
@@ -53,8 +54,7 @@ func TestSettle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limiter := New(nil, nil)
-				d, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: row.reserved, Settle: true})
-				require.NoError(t, err)
+				d := must.Get(mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: row.reserved, Settle: true}))(t)
 				require.True(t, d.Allowed)
 				assert.Equal(t, [3]int64{100 - row.reserved, 100 - row.reserved, 100 - row.reserved}, remaining(t, limiter))
 				again := d // a copy
@@ -74,20 +74,16 @@ func TestSettle(t *testing.T) {
 func TestSettleNothing(t *testing.T) {
 	limiter := New(nil, nil)
 	assert.ErrorIs(t, Decision{}.Settle(t.Context(), 0), ErrSettled)
-	taken, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60})
-	require.NoError(t, err)
+	taken := must.Get(mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60}))(t)
 	assert.ErrorIs(t, taken.Settle(t.Context(), 0), ErrSettled)
-	waited, err := mustPolicy(limiter, tokens).Wait(t.Context(), Request{Keys: map[string]string{"user": "b"}, Cost: 1})
-	require.NoError(t, err)
+	waited := must.Get(mustPolicy(limiter, tokens).Wait(t.Context(), Request{Keys: map[string]string{"user": "b"}, Cost: 1}))(t)
 	assert.ErrorIs(t, waited.Settle(t.Context(), 0), ErrSettled)
-	refused, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60, Settle: true})
-	require.NoError(t, err)
+	refused := must.Get(mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60, Settle: true}))(t)
 	assert.False(t, refused.Allowed)
 	assert.ErrorIs(t, refused.Settle(t.Context(), 0), ErrSettled)
-	_, err = mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: -1, Settle: true})
+	_, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: -1, Settle: true})
 	assert.Error(t, err)
-	d, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 30, Settle: true})
-	require.NoError(t, err)
+	d := must.Get(mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 30, Settle: true}))(t)
 	assert.ErrorAs(t, d.Settle(t.Context(), -1), new(*rules.Error))
 	assert.InDelta(t, 10, remaining(t, limiter)[0], 1)
 	assert.NoError(t, d.Settle(t.Context(), 0), "the mistake has settled nothing")
@@ -97,8 +93,7 @@ func TestSettleNothing(t *testing.T) {
 // TestSettleOnce settles from many goroutines. One of them does.
 func TestSettleOnce(t *testing.T) {
 	limiter := New(nil, nil)
-	d, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60, Settle: true})
-	require.NoError(t, err)
+	d := must.Get(mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60, Settle: true}))(t)
 	var settled atomic.Int32
 	var done sync.WaitGroup
 	for range 16 {
@@ -117,11 +112,9 @@ func TestSettleOnce(t *testing.T) {
 func TestSettleLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := New(nil, nil)
-		d, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60, Settle: true})
-		require.NoError(t, err)
+		d := must.Get(mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60, Settle: true}))(t)
 		time.Sleep(25 * time.Hour)
-		other, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 100})
-		require.NoError(t, err)
+		other := must.Get(mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 100}))(t)
 		require.True(t, other.Allowed)
 		require.NoError(t, d.Settle(t.Context(), 0))
 		assert.Equal(t, [3]int64{}, remaining(t, limiter))
@@ -131,8 +124,7 @@ func TestSettleLate(t *testing.T) {
 // TestSettleLeases holds that leases are not settled, and need a Release.
 func TestSettleLeases(t *testing.T) {
 	limiter, rules := New(nil, nil), Named("p", Rule{Key: Everyone, Limit: 1, Algorithm: Concurrency{}}, Global(time.Hour, 10))
-	d, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Cost: 1, Settle: true})
-	require.NoError(t, err)
+	d := must.Get(mustPolicy(limiter, rules).Take(t.Context(), Request{Cost: 1, Settle: true}))(t)
 	require.NoError(t, d.Settle(t.Context(), 0))
 	left := func() []RuleDecision {
 		looked := look(t, limiter, rules, nil)
@@ -162,8 +154,7 @@ func (s *unreturning) Return(ctx context.Context, returns []core.Return) ([]core
 func TestSettleFails(t *testing.T) {
 	store := &unreturning{Store: memstore.New(nil)}
 	limiter := New(store, nil)
-	d, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60, Settle: true})
-	require.NoError(t, err)
+	d := must.Get(mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60, Settle: true}))(t)
 	store.err = errors.New("down")
 	assert.ErrorIs(t, d.Settle(t.Context(), 0), ErrUndecided)
 	assert.ErrorIs(t, d.Settle(t.Context(), 0), ErrSettled)
@@ -231,9 +222,8 @@ func TestSettleByRule(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				calls := &counting{Store: memstore.New(nil)}
 				limiter := New(calls, nil)
-				d, err := mustPolicy(limiter, set).Take(t.Context(), Request{Keys: map[string]string{"user": "a"},
-					Costs: map[string]int64{"input": 100, "output": 500}, Settle: true})
-				require.NoError(t, err)
+				d := must.Get(mustPolicy(limiter, set).Take(t.Context(), Request{Keys: map[string]string{"user": "a"},
+					Costs: map[string]int64{"input": 100, "output": 500}, Settle: true}))(t)
 				require.True(t, d.Allowed)
 				defer d.Release()
 				calls.takes = 0
@@ -253,8 +243,7 @@ func TestSettleByRule(t *testing.T) {
 	}
 	limiter := New(nil, nil)
 	request := Request{Keys: map[string]string{"user": "a"}, Costs: map[string]int64{"input": 100, "output": 500}, Settle: true}
-	d, err := mustPolicy(limiter, set).Take(t.Context(), request)
-	require.NoError(t, err)
+	d := must.Get(mustPolicy(limiter, set).Take(t.Context(), request))(t)
 	defer d.Release()
 	for problem, costs := range map[string]map[string]int64{
 		`Costs["tokens"]: no rule has that name: write one of requests, input, output, streams`: {"tokens": 1},
@@ -265,14 +254,13 @@ func TestSettleByRule(t *testing.T) {
 		assert.ErrorContains(t, err, problem)
 		assert.ErrorAs(t, err, new(*rules.Error))
 	}
-	err = d.Settle(t.Context(), 500)
+	err := d.Settle(t.Context(), 500)
 	assert.ErrorContains(t, err, "write SettleCosts")
 	assert.ErrorAs(t, err, new(*rules.Error))
 	assert.NoError(t, d.Settle(t.Context(), 0), "the mistakes have settled nothing, and nothing of each rule is as clear")
 	assert.ErrorIs(t, Decision{}.SettleCosts(t.Context(), nil), ErrSettled)
 	request.Costs = map[string]int64{"requests": 7, "input": 7, "output": 7, "streams": 1}
-	d, err = mustPolicy(limiter, set).Take(t.Context(), request)
-	require.NoError(t, err)
+	d = must.Get(mustPolicy(limiter, set).Take(t.Context(), request))(t)
 	defer d.Release()
 	assert.NoError(t, d.Settle(t.Context(), 5), "units that are alike, given by rule")
 }
@@ -292,8 +280,7 @@ func TestSettleByRuleOnRedis(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			limiter := New(store, nil)
-			d, err := mustPolicy(limiter, set).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 100, Settle: true})
-			require.NoError(t, err)
+			d := must.Get(mustPolicy(limiter, set).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 100, Settle: true}))(t)
 			require.NoError(t, d.SettleCosts(t.Context(), map[string]int64{"log": 130, "bucket": 20, "cells": 5_000}))
 			var left []int64
 			looked := look(t, limiter, set, map[string]string{"user": "a"})
@@ -337,8 +324,7 @@ func TestSettleAfterHangUp(t *testing.T) {
 						assert.NoError(t, DecisionFrom(r.Context()).Settle(r.Context(), 300))
 					})))
 			}
-			d, err := policy.Peek(t.Context(), Request{})
-			require.NoError(t, err)
+			d := must.Get(policy.Peek(t.Context(), Request{}))(t)
 			assert.EqualValues(t, 100, slices.Collect(d.Rules())[0].Remaining)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -35,8 +36,7 @@ func TestInvalidWatchers(t *testing.T) {
 		old := Rule{Name: "old", Key: ByIP, Limit: 2, Window: time.Minute}
 		assert.ErrorContains(t, Rules(watcher, old).Validate(), test.want)
 	}
-	derived, err := MustParse("old: 1/1m per ip; 2/1m per ip shadow replaces old").Derive(".x", func(r Rule) Rule { return r })
-	require.NoError(t, err)
+	derived := must.Get(MustParse("old: 1/1m per ip; 2/1m per ip shadow replaces old").Derive(".x", func(r Rule) Rule { return r }))(t)
 	assert.NoError(t, derived.Validate())
 	assert.Equal(t, "old.x", derived.Rules()[1].Shadow.Replaces)
 }
@@ -45,11 +45,9 @@ func TestInvalidWatchers(t *testing.T) {
 func TestMarkIsInherited(t *testing.T) {
 	const text = "a: 1/1m global; b: 1/1m global queue; c: 1/1m global concurrency; d: 1/1m global shadow; e: 1/1m global refuse 503"
 	inherited := []Refusal{{Mark: true}, {}, {}, {}, {Status: 503}}
-	p, err := New(nil, nil).Policy(MustParse(text).OnRefusal(Refusal{Mark: true}))
-	require.NoError(t, err)
+	p := must.Get(New(nil, nil).Policy(MustParse(text).OnRefusal(Refusal{Mark: true})))(t)
 	assert.Equal(t, inherited, p.current.Load().refusals)
-	p, err = New(nil, &Options{OnRefusal: Refusal{Mark: true}}).Policy(MustParse(text))
-	require.NoError(t, err)
+	p = must.Get(New(nil, &Options{OnRefusal: Refusal{Mark: true}}).Policy(MustParse(text)))(t)
 	assert.Equal(t, inherited, p.current.Load().refusals)
 }
 
@@ -58,14 +56,12 @@ func TestMarkIsInherited(t *testing.T) {
 func TestEnforcedKeys(t *testing.T) {
 	enforced := func(percent int) (keys []string) {
 		rule := Rule{Name: "new", Key: ByUser, Limit: 1, Window: time.Hour, Shadow: &rules.Shadow{Enforced: percent}}
-		p, err := New(nil, &Options{MaxKeys: 10_000}).Policy(Named("p", rule))
-		require.NoError(t, err)
+		p := must.Get(New(nil, &Options{MaxKeys: 10_000}).Policy(Named("p", rule)))(t)
 		for i := range 1000 {
 			key := fmt.Sprint(i)
 			refused := 0
 			for range 4 {
-				d, err := p.Take(t.Context(), Request{Keys: map[string]string{"user": key}})
-				require.NoError(t, err)
+				d := must.Get(p.Take(t.Context(), Request{Keys: map[string]string{"user": key}}))(t)
 				r := slices.Collect(d.Rules())[0]
 				assert.Equal(t, d.Allowed, r.Shadow || r.Allowed)
 				assert.Equal(t, d.Allowed, !r.Refused)
@@ -143,8 +139,7 @@ func TestMarks(t *testing.T) {
 		for _, set := range []RuleSet{
 			Named("inner", MustParse("c: 1/1h global refuse mark").Rules()...),
 			Named("outer", MustParse("a: 1/1h global refuse mark; h: 1/1h global refuse mark hidden; s: 1/1h global shadow; b: 2/1h global").Rules()...)} {
-			p, err := l.Policy(set)
-			require.NoError(t, err)
+			p := must.Get(l.Policy(set))(t)
 			h = p.Handler(h)
 		}
 		send := func() *httptest.ResponseRecorder {
@@ -187,8 +182,7 @@ func TestMarks(t *testing.T) {
 func TestWatchersCountARequestOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(nil, nil)
-		p, err := l.Policy(Named("p", MustParse("a: 2/1s global refuse wait 20s; s: 4/1h global shadow; m: 5/1h global refuse mark").Rules()...))
-		require.NoError(t, err)
+		p := must.Get(l.Policy(Named("p", MustParse("a: 2/1s global refuse wait 20s; s: 4/1h global shadow; m: 5/1h global refuse mark").Rules()...)))(t)
 		var seen []string
 		h := p.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			seen = append(seen, fmt.Sprint(marked(DecisionFrom(r.Context()))))
@@ -196,14 +190,12 @@ func TestWatchersCountARequestOnce(t *testing.T) {
 		for range 3 {
 			patient(t.Context(), h, "")
 		}
-		d, err := p.Wait(t.Context(), Request{})
-		require.NoError(t, err)
+		d := must.Get(p.Wait(t.Context(), Request{}))(t)
 		assert.Empty(t, shadowed(d))
 		_, took := patient(t.Context(), h, "")
 		assert.NotZero(t, took)
 		left := func() (n []int64) {
-			d, err := p.Peek(t.Context(), Request{})
-			require.NoError(t, err)
+			d := must.Get(p.Peek(t.Context(), Request{}))(t)
 			for r := range d.Rules() {
 				n = append(n, r.Remaining)
 			}
@@ -215,10 +207,8 @@ func TestWatchersCountARequestOnce(t *testing.T) {
 		assert.Equal(t, []string{"[]", "[]", "[]", "[]", "[m]"}, seen, "as it was when the request came")
 
 		time.Sleep(2 * time.Hour)
-		_, err = p.Take(t.Context(), Request{})
-		require.NoError(t, err)
-		d, err = p.Take(t.Context(), Request{Cost: 2, UpTo: true})
-		require.NoError(t, err)
+		must.Get(p.Take(t.Context(), Request{}))(t)
+		d = must.Get(p.Take(t.Context(), Request{Cost: 2, UpTo: true}))(t)
 		require.True(t, d.Allowed)
 		assert.EqualValues(t, 1, d.Taken)
 		assert.Equal(t, []int64{0, 1, 2}, left(), "once, what it asked for")
@@ -230,8 +220,7 @@ func TestWatchersCountARequestOnce(t *testing.T) {
 func TestWatchersAreSettledOnce(t *testing.T) {
 	list := MustParse("a: 10/1s global refuse wait 20s; s: 100/1h global shadow; m: 100/1h global refuse mark").Rules()
 	left := func(p *Policy) (n []int64) {
-		d, err := p.Peek(t.Context(), Request{})
-		require.NoError(t, err)
+		d := must.Get(p.Peek(t.Context(), Request{}))(t)
 		for _, r := range slices.Collect(d.Rules())[1:] {
 			n = append(n, r.Remaining)
 		}
@@ -241,17 +230,14 @@ func TestWatchersAreSettledOnce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := mustPolicy(New(nil, nil), Named("p", list...))
 			for range 2 {
-				d, err := p.Wait(t.Context(), Request{Cost: 8, Settle: true})
-				require.NoError(t, err)
+				d := must.Get(p.Wait(t.Context(), Request{Cost: 8, Settle: true}))(t)
 				require.NoError(t, d.Settle(t.Context(), 3))
 			}
 			assert.Equal(t, []int64{94, 94}, left(p))
 
 			time.Sleep(2 * time.Hour)
-			_, err := p.Take(t.Context(), Request{Cost: 3})
-			require.NoError(t, err)
-			d, err := p.Take(t.Context(), Request{Cost: 8, UpTo: true, Settle: true})
-			require.NoError(t, err)
+			must.Get(p.Take(t.Context(), Request{Cost: 3}))(t)
+			d := must.Get(p.Take(t.Context(), Request{Cost: 8, UpTo: true, Settle: true}))(t)
 			require.EqualValues(t, 7, d.Taken)
 			require.NoError(t, d.Settle(t.Context(), n))
 			assert.Equal(t, []int64{want, want}, left(p))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/memstore"
@@ -39,15 +40,13 @@ func TestStoreDown(t *testing.T) {
 		limiter := limit.New(store, &limit.Options{Instances: instances})
 		rules := limit.Named("jobs", limit.Rule{Key: limit.Everyone, Limit: 6, Window: time.Hour})
 		for range 2 {
-			d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{}})
-			require.NoError(t, err)
+			d := must.Get(mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{}}))(t)
 			assert.Equal(t, core.ModeExact, d.Mode)
 		}
 		store.down = true
 		admitted := 0
 		for range 10 {
-			d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{}})
-			require.NoError(t, err)
+			d := must.Get(mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{}}))(t)
 			assert.Equal(t, core.ModeLocal, d.Mode)
 			if d.Allowed {
 				admitted++
@@ -62,11 +61,9 @@ func TestPeekDown(t *testing.T) {
 	limiter := limit.New(&down{down: true}, nil)
 	for on, want := range map[core.OnError]bool{limit.Local: true, limit.Allow: true, limit.Refuse: false} {
 		rules := limit.Named(on.String(), limit.Rule{Key: limit.Everyone, Limit: 6, Window: time.Hour, OnStoreError: on})
-		d, err := mustPolicy(limiter, rules).Peek(t.Context(), limit.Request{Keys: map[string]string{}})
-		require.NoError(t, err)
+		d := must.Get(mustPolicy(limiter, rules).Peek(t.Context(), limit.Request{Keys: map[string]string{}}))(t)
 		assert.Equal(t, want, d.Allowed, on)
-		d, err = mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{}})
-		require.NoError(t, err)
+		d = must.Get(mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{}}))(t)
 		assert.Equal(t, want, d.Allowed, on)
 	}
 }
@@ -112,8 +109,7 @@ func TestRefusalsAreRemembered(t *testing.T) {
 		limiter := limit.New(around(store), nil)
 		var modes []core.Mode
 		for range 9 {
-			d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{}})
-			require.NoError(t, err)
+			d := must.Get(mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{}}))(t)
 			modes = append(modes, d.Mode)
 		}
 		assert.Equal(t, append(make([]core.Mode, 6), core.ModeRemembered, core.ModeRemembered, core.ModeRemembered), modes, name)
@@ -136,8 +132,7 @@ func TestMaxKeys(t *testing.T) {
 	flood := func(store core.Store, maxKeys int) (admitted, overflows int) {
 		limiter := limit.New(store, &limit.Options{MaxKeys: maxKeys})
 		for i := range 20_000 {
-			d, err := mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{"user": strconv.Itoa(i)}})
-			require.NoError(t, err)
+			d := must.Get(mustPolicy(limiter, rules).Take(t.Context(), limit.Request{Keys: map[string]string{"user": strconv.Itoa(i)}}))(t)
 			if d.Allowed {
 				admitted++
 			}
@@ -176,8 +171,7 @@ func TestStoreThatEmbedsMemory(t *testing.T) {
 	store := &embedding{Store: memstore.New(nil)}
 	policy := mustPolicy(limit.New(store, nil), limit.Named("p", limit.PerUser(time.Hour, 5), limit.Global(time.Hour, 5)))
 	for range 3 {
-		d, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}})
-		require.NoError(t, err)
+		d := must.Get(policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}}))(t)
 		require.True(t, d.Allowed)
 	}
 	require.EqualValues(t, 3, store.calls.Load())

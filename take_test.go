@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 )
@@ -33,8 +34,7 @@ func look(t *testing.T, l *Limiter, rules RuleSet, keys map[string]string) Decis
 	p := mustPolicy(l, rules).current.Load()
 	run := p.named.plan.Load().Begin()
 	defer run.End()
-	terms, err := p.fill(run, &Request{Keys: keys})
-	require.NoError(t, err)
+	terms := must.Get(p.fill(run, &Request{Keys: keys}))(t)
 	var d Decision
 	require.NoError(t, run.Look(t.Context(), &d.of))
 	d.describe(p, p.named.name, terms)
@@ -92,8 +92,7 @@ func TestTakeN(t *testing.T) {
 		{math.MaxInt64, false, [2]int64{2, 97}, false},
 		{2, true, [2]int64{0, 95}, false},
 	} {
-		d, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: alice, Cost: test.n})
-		require.NoError(t, err)
+		d := must.Get(mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: alice, Cost: test.n}))(t)
 		assert.Equal(t, test.allowed, d.Allowed, test.n)
 		left := slices.Collect(d.Rules())
 		assert.Equal(t, test.remaining, [2]int64{left[0].Remaining, left[1].Remaining}, test.n)
@@ -109,8 +108,7 @@ func TestTakeN(t *testing.T) {
 	costly := Named("costly", Rule{Key: Everyone, Limit: 5, Window: time.Hour, Cost: otherCost})
 	_, err = mustPolicy(limiter, costly).Take(t.Context(), Request{})
 	assert.EqualError(t, err, `limit: rule "5/1h global cost units": Cost is a function of an HTTP request: set limit.Request.Cost`)
-	d, err := mustPolicy(limiter, costly).Take(t.Context(), Request{Cost: 4})
-	require.NoError(t, err)
+	d := must.Get(mustPolicy(limiter, costly).Take(t.Context(), Request{Cost: 4}))(t)
 	assert.EqualValues(t, 1, slices.Collect(d.Rules())[0].Remaining)
 }
 
@@ -129,8 +127,7 @@ func TestCosts(t *testing.T) {
 		{Request{Keys: alice, Costs: map[string]int64{"bytes": 0, "per-user-1h": 0}}, true, [2]int64{2, 40}},
 		{Request{Keys: alice, Cost: 2}, true, [2]int64{0, 38}},
 	} {
-		d, err := p.Take(t.Context(), test.request)
-		require.NoError(t, err)
+		d := must.Get(p.Take(t.Context(), test.request))(t)
 		assert.Equal(t, test.allowed, d.Allowed)
 		left := slices.Collect(d.Rules())
 		assert.Equal(t, test.remaining, [2]int64{left[0].Remaining, left[1].Remaining})
@@ -170,8 +167,7 @@ func TestPeek(t *testing.T) {
 				peeked, err = mustPolicy(limiter, rules).Peek(t.Context(), Request{Keys: alice})
 				require.NoError(t, err)
 			}
-			d, err := mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: alice})
-			require.NoError(t, err)
+			d := must.Get(mustPolicy(limiter, rules).Take(t.Context(), Request{Keys: alice}))(t)
 			require.Equal(t, d.Allowed, peeked.Allowed, text)
 			require.Equal(t, d.refusing(), peeked.refusing(), text)
 			require.InDelta(t, d.RetryAfter, peeked.RetryAfter, float64(time.Second), text)
@@ -182,8 +178,7 @@ func TestPeek(t *testing.T) {
 			require.Equal(t, slices.Collect(d.Rules())[1].Remaining, slices.Collect(peeked.Rules())[1].Remaining-taken, text)
 			require.Equal(t, d.Policy, peeked.Policy)
 		}
-		d, err := mustPolicy(limiter, rules).Peek(t.Context(), Request{Keys: map[string]string{"user": "bob"}})
-		require.NoError(t, err)
+		d := must.Get(mustPolicy(limiter, rules).Peek(t.Context(), Request{Keys: map[string]string{"user": "bob"}}))(t)
 		assert.Zero(t, d.Delay)
 	}
 	_, err := mustPolicy(New(nil, nil), Rules(Global(time.Hour, 1))).Peek(t.Context(), Request{})
@@ -208,8 +203,7 @@ func (c *charged) Take(ctx context.Context, asks []core.Ask) error {
 func TestPeekTakesNothing(t *testing.T) {
 	store := &charged{Store: memstore.New(nil)}
 	limiter := New(store, nil)
-	_, err := mustPolicy(limiter, Named("a", Rule{Key: Everyone, Limit: 5, Window: time.Hour, Cost: otherCost})).Peek(t.Context(), Request{})
-	require.NoError(t, err)
+	must.Get(mustPolicy(limiter, Named("a", Rule{Key: Everyone, Limit: 5, Window: time.Hour, Cost: otherCost})).Peek(t.Context(), Request{}))(t)
 	assert.Zero(t, store.units)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
@@ -24,8 +25,7 @@ import (
 // leftOf returns what remains of each rule of a policy for a user.
 func leftOf(t *testing.T, policy *Policy, user string) (left []int64) {
 	t.Helper()
-	d, err := policy.Peek(t.Context(), Request{Keys: map[string]string{"user": user}})
-	require.NoError(t, err)
+	d := must.Get(policy.Peek(t.Context(), Request{Keys: map[string]string{"user": user}}))(t)
 	for r := range d.Rules() {
 		left = append(left, r.Remaining)
 	}
@@ -48,9 +48,8 @@ func TestUse(t *testing.T) {
 			calls := &counting{Store: store}
 			policy := mustPolicy(New(calls, nil), Named("model", userRule("requests", nil),
 				userRule("input", TokenBucket{Burst: 1_000}), userRule("output", SlidingCells{})))
-			d, err := policy.Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Settle: true,
-				Costs: map[string]int64{"input": 100, "output": 200}})
-			require.NoError(t, err)
+			d := must.Get(policy.Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Settle: true,
+				Costs: map[string]int64{"input": 100, "output": 200}}))(t)
 			require.True(t, d.Allowed)
 			for i, step := range []struct {
 				input, output int64
@@ -110,8 +109,7 @@ func TestUseWithoutRoom(t *testing.T) {
 				d, err := policy.Take(t.Context(), request)
 				require.NoError(t, err)
 				if row.others > 0 {
-					other, err := policy.Take(t.Context(), Request{Keys: request.Keys, Cost: row.others})
-					require.NoError(t, err)
+					other := must.Get(policy.Take(t.Context(), Request{Keys: request.Keys, Cost: row.others}))(t)
 					require.True(t, other.Allowed)
 				}
 				for range 2 { // it may ask again
@@ -176,8 +174,7 @@ func useAtRandom(t *testing.T, algorithm rules.Algorithm, random *rand.Rand) {
 	for range 100 {
 		switch {
 		case len(running) == 0 || random.IntN(4) == 0 && !refused:
-			d, err := policy.Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 1 + random.Int64N(60), Settle: true})
-			require.NoError(t, err)
+			d := must.Get(policy.Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 1 + random.Int64N(60), Settle: true}))(t)
 			if d.Allowed {
 				running = append(running, work{d, 0})
 			}
@@ -214,8 +211,7 @@ func useAtRandom(t *testing.T, algorithm rules.Algorithm, random *rand.Rand) {
 // TestUseAtOnce says from many goroutines what a request uses, while another one settles it.
 func TestUseAtOnce(t *testing.T) {
 	policy := mustPolicy(New(nil, nil), Named("p", userRule("units", nil)))
-	d, err := policy.Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 10, Settle: true})
-	require.NoError(t, err)
+	d := must.Get(policy.Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 10, Settle: true}))(t)
 	var all sync.WaitGroup
 	for i := range 16 {
 		all.Go(func() {
@@ -293,8 +289,7 @@ func TestUseOfGivenBack(t *testing.T) {
 	outer := mustPolicy(limiter, Named("outer", userRule("units", nil), userRule("others", SlidingCells{})))
 	none := mustPolicy(limiter, Named("none", Rule{Key: Everyone, Limit: 1, Window: time.Hour}))
 	some := mustPolicy(limiter, Named("some", Rule{Key: Everyone, Limit: 100, Window: time.Hour}))
-	_, err := none.Take(t.Context(), Request{})
-	require.NoError(t, err)
+	must.Get(none.Take(t.Context(), Request{}))(t)
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	for _, again := range []bool{false, true} {
 		handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -317,8 +312,7 @@ func TestUseIsWrong(t *testing.T) {
 	policy := mustPolicy(New(store, nil), Named("p", userRule("units", nil), Rule{Name: "streams", Key: ByUser, Limit: 5, Algorithm: Concurrency{}},
 		Rule{Name: "ban", Key: ByUser, Limit: 5, Window: time.Hour, Algorithm: Ban{Bar: time.Hour}}))
 	request := Request{Keys: map[string]string{"user": "a"}, Cost: 10, Costs: map[string]int64{"ban": 0, "streams": 1}, Settle: true}
-	d, err := policy.Take(t.Context(), request)
-	require.NoError(t, err)
+	d := must.Get(policy.Take(t.Context(), request))(t)
 	defer d.Release()
 	for problem, soFar := range map[string]map[string]int64{
 		`Costs["tokens"]: no rule has that name: write one of units, streams, ban`: {"tokens": 1},
@@ -338,8 +332,7 @@ func TestUseIsWrong(t *testing.T) {
 	assert.NoError(t, d.Settle(t.Context(), 11))
 	assert.EqualValues(t, 989, leftOf(t, policy, "a")[0])
 	request.Settle = false
-	d, err = policy.Take(t.Context(), request)
-	require.NoError(t, err)
+	d = must.Get(policy.Take(t.Context(), request))(t)
 	defer d.Release()
 	for name, d := range map[string]Decision{"not to be settled": d, "none": {}} {
 		assert.ErrorIs(t, d.Use(t.Context(), nil), ErrSettled, name)

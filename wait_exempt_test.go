@@ -15,6 +15,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -30,8 +31,7 @@ func TestWaitsOfExempt(t *testing.T) {
 				limiter := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: header("User")}})
 				list := limit.Named("api", first, limit.Rule{Name: "all", Key: limit.Everyone, Limit: 1, Window: time.Second,
 					OnRefusal: limit.Refusal{Wait: time.Hour}})
-				policy, err := limiter.Policy(list)
-				require.NoError(t, err)
+				policy := must.Get(limiter.Policy(list))(t)
 				handler := policy.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 				var all sync.WaitGroup
 				for i := range 40 {
@@ -70,8 +70,7 @@ func TestExemptFromAll(t *testing.T) {
 	for range 3 {
 		for _, r := range []limit.Request{{}, {Settle: true}, {Hold: time.Minute, ID: "x"}, {UpTo: true, Cost: 3}} {
 			r.Keys = vip
-			d, err := policy.Take(t.Context(), r)
-			require.NoError(t, err)
+			d := must.Get(policy.Take(t.Context(), r))(t)
 			assert.Equal(t, []any{true, core.ModeExempt, max(1, r.Cost)}, []any{d.Allowed, d.Mode, d.Taken})
 			assert.WithinDuration(t, time.Now(), d.At, time.Minute)
 			for rule := range d.Rules() {
@@ -86,8 +85,7 @@ func TestExemptFromAll(t *testing.T) {
 		d, err := policy.Wait(t.Context(), limit.Request{Keys: vip, Cost: 10}) // more than there ever is for others
 		require.NoError(t, err)
 		assert.True(t, d.Allowed)
-		d, err = policy.Peek(t.Context(), limit.Request{Keys: vip})
-		require.NoError(t, err)
+		d = must.Get(policy.Peek(t.Context(), limit.Request{Keys: vip}))(t)
 		assert.True(t, d.Allowed)
 	}
 }

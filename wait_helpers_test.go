@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 )
 
 // A wait is a call of Wait under way, of a bubble of synctest.
@@ -50,8 +51,7 @@ func (w *waits) within(ctx context.Context, user string, n int64) *wait {
 func (w *waits) add(user string, n int64) *wait { return w.within(w.t.Context(), user, n) }
 
 func (w *waits) take(user string, n int64) Decision {
-	d, err := mustPolicy(w.limiter, w.rules).Take(w.t.Context(), Request{Keys: map[string]string{"user": user}, Cost: n})
-	require.NoError(w.t, err)
+	d := must.Get(mustPolicy(w.limiter, w.rules).Take(w.t.Context(), Request{Keys: map[string]string{"user": user}, Cost: n}))(w.t)
 	return d
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -180,8 +181,7 @@ func TestLimiterWaitOvertakenByOthers(t *testing.T) {
 		time.Sleep(5 * time.Millisecond) // it stands in line now
 		large, small := w.add("", 5), w.add("", 1)
 		time.Sleep(time.Until(w.start.Add(1012 * time.Millisecond))) // both ask
-		d, err := mustPolicy(New(memory, nil), w.rules).Take(t.Context(), Request{Cost: 9})
-		require.NoError(t, err)
+		d := must.Get(mustPolicy(New(memory, nil), w.rules).Take(t.Context(), Request{Cost: 9}))(t)
 		require.True(t, d.Allowed)
 		w.end()
 		require.NoError(t, large.err)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 )
@@ -25,8 +26,7 @@ func TestLimiterWaitAllOrNothing(t *testing.T) {
 			all = append(all, w.add("alice", 1))
 		}
 		left := func() int64 {
-			d, err := mustPolicy(w.limiter, w.rules).Peek(t.Context(), Request{Keys: map[string]string{"user": "bob"}})
-			require.NoError(t, err)
+			d := must.Get(mustPolicy(w.limiter, w.rules).Peek(t.Context(), Request{Keys: map[string]string{"user": "bob"}}))(t)
 			return slices.Collect(d.Rules())[1].Remaining
 		}
 		assert.EqualValues(t, 9, left(), "who waits holds nothing")
@@ -217,11 +217,9 @@ func TestLimiterWaitMistakes(t *testing.T) {
 	cancel()
 	_, err = mustPolicy(limiter, set).Wait(ctx, Request{Keys: alice})
 	assert.Equal(t, context.Canceled, err)
-	d, err := mustPolicy(limiter, set).Wait(t.Context(), Request{Keys: alice, Cost: 5})
-	require.NoError(t, err)
+	d := must.Get(mustPolicy(limiter, set).Wait(t.Context(), Request{Keys: alice, Cost: 5}))(t)
 	assert.EqualValues(t, 95, slices.Collect(d.Rules())[1].Remaining, "the wait that had ended took nothing")
-	d, err = mustPolicy(limiter, set).Wait(t.Context(), Request{Keys: alice, Costs: map[string]int64{"per-user-1h": 0, "global-1h": 0}})
-	require.NoError(t, err)
+	d = must.Get(mustPolicy(limiter, set).Wait(t.Context(), Request{Keys: alice, Costs: map[string]int64{"per-user-1h": 0, "global-1h": 0}}))(t)
 	assert.True(t, d.Allowed, "a cost of 0 takes nothing, and is admitted")
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/race"
 )
 
@@ -83,8 +84,7 @@ func TestRequestWaits(t *testing.T) {
 func TestRequestsWaitInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(nil, nil)
-		p, err := l.Policy(Named("p", Per(ByHeader("X-Key"), time.Second, 1)).OnRefusal(Refusal{Wait: 3500 * time.Millisecond}))
-		require.NoError(t, err)
+		p := must.Get(l.Policy(Named("p", Per(ByHeader("X-Key"), time.Second, 1)).OnRefusal(Refusal{Wait: 3500 * time.Millisecond})))(t)
 		h := p.Handler(nothing)
 		start := time.Now()
 		var mu sync.Mutex
@@ -135,8 +135,7 @@ func TestWaitsInVain(t *testing.T) {
 		w, took := patient(t.Context(), h, "") // would be after 20 s
 		assert.Equal(t, 429, w.Code)
 		assert.Equal(t, 9*time.Second, took, "then it is known that its turn comes too late")
-		retry, err := strconv.Atoi(w.Header().Get("Retry-After"))
-		require.NoError(t, err)
+		retry := must.Get(strconv.Atoi(w.Header().Get("Retry-After")))(t)
 		assert.Equal(t, 10, retry)
 		time.Sleep(time.Duration(retry) * time.Second)
 		w, took = patient(t.Context(), h, "")
@@ -339,8 +338,7 @@ func TestWaitOnAServer(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	get := func() int {
-		response, err := server.Client().Get(server.URL)
-		require.NoError(t, err)
+		response := must.Get(server.Client().Get(server.URL))(t)
 		response.Body.Close()
 		return response.StatusCode
 	}
@@ -348,8 +346,7 @@ func TestWaitOnAServer(t *testing.T) {
 	<-entered
 	require.Equal(t, 204, <-left)
 
-	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	require.NoError(t, err)
+	conn := must.Get(net.Dial("tcp", server.Listener.Addr().String()))(t)
 	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	<-entered
 	require.Eventually(t, func() bool { return l.engine.Queues.Len() == 1 }, 10*time.Second, time.Millisecond)
@@ -366,8 +363,7 @@ func TestWaitWithinWriteTimeout(t *testing.T) {
 		l := New(nil, nil)
 		outer := mustPolicy(l, Named("outer", Rule{Key: Everyone, Limit: 1, Algorithm: Concurrency{}}).OnRefusal(Refusal{Wait: time.Hour}))
 		inner := mustPolicy(l, Named("inner", Rule{Key: Everyone, Limit: 1, Algorithm: Concurrency{}}).OnRefusal(Refusal{Wait: time.Hour}))
-		held, err := outer.Take(t.Context(), Request{})
-		require.NoError(t, err)
+		held := must.Get(outer.Take(t.Context(), Request{}))(t)
 		defer held.Release()
 		server := &http.Server{Handler: outer.Handler(inner.Handler(nothing)), WriteTimeout: timeout}
 		client, accepted := net.Pipe()
@@ -416,8 +412,7 @@ func TestWaitsShareTheWriteTimeout(t *testing.T) {
 			l := New(nil, nil)
 			h := http.Handler(nothing)
 			for _, set := range []RuleSet{Named("inner", Global(window, 1)), Named("outer", Global(40*time.Second, 1))} {
-				p, err := l.Policy(set.OnRefusal(Refusal{Wait: time.Hour}))
-				require.NoError(t, err)
+				p := must.Get(l.Policy(set.OnRefusal(Refusal{Wait: time.Hour})))(t)
 				h = p.Handler(h)
 			}
 			ctx := context.WithValue(t.Context(), http.ServerContextKey, &http.Server{WriteTimeout: 100 * time.Second})

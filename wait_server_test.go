@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -55,8 +56,7 @@ func TestManyWaitingClients(t *testing.T) {
 		d := held()
 		conns := make([]net.Conn, clients)
 		for i := range conns {
-			conn, err := net.Dial("tcp", server.Listener.Addr().String())
-			require.NoError(t, err)
+			conn := must.Get(net.Dial("tcp", server.Listener.Addr().String()))(t)
 			defer conn.Close()
 			conns[i] = conn
 			fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: x\r\nX-Key: %d\r\nConnection: close\r\n\r\n", i)

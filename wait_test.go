@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -34,8 +35,7 @@ func TestWaitIsWoken(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := mustPolicy(New(store, nil), test.rules)
 				alice := map[string]string{"user": "alice"}
-				held, err := p.Take(t.Context(), Request{Keys: alice, Cost: 5, Settle: true})
-				require.NoError(t, err)
+				held := must.Get(p.Take(t.Context(), Request{Keys: alice, Cost: 5, Settle: true}))(t)
 				start := time.Now()
 				var done sync.WaitGroup
 				for range 2 {
@@ -63,8 +63,7 @@ func TestWait(t *testing.T) {
 		limiter, start := New(nil, nil), time.Now()
 		var decisions []Decision
 		for i := range 4 {
-			d, err := mustPolicy(limiter, oneASecond).Take(t.Context(), Request{})
-			require.NoError(t, err)
+			d := must.Get(mustPolicy(limiter, oneASecond).Take(t.Context(), Request{}))(t)
 			require.True(t, d.Allowed)
 			assert.Equal(t, time.Duration(i)*time.Second, d.Delay)
 			decisions = append(decisions, d)
@@ -81,11 +80,9 @@ func TestWaitRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter, start := New(nil, nil), time.Now()
 		for range 4 {
-			_, err := mustPolicy(limiter, oneASecond).Take(t.Context(), Request{})
-			require.NoError(t, err)
+			must.Get(mustPolicy(limiter, oneASecond).Take(t.Context(), Request{}))(t)
 		}
-		d, err := mustPolicy(limiter, oneASecond).Take(t.Context(), Request{})
-		require.NoError(t, err)
+		d := must.Get(mustPolicy(limiter, oneASecond).Take(t.Context(), Request{}))(t)
 		assert.False(t, d.Allowed)
 		assert.Zero(t, d.Delay)
 		assert.Equal(t, time.Second, d.RetryAfter)
@@ -99,10 +96,8 @@ func TestWaitRefused(t *testing.T) {
 func TestWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter, start := New(nil, nil), time.Now()
-		first, err := mustPolicy(limiter, oneASecond).Take(t.Context(), Request{})
-		require.NoError(t, err)
-		second, err := mustPolicy(limiter, oneASecond).Take(t.Context(), Request{})
-		require.NoError(t, err)
+		first := must.Get(mustPolicy(limiter, oneASecond).Take(t.Context(), Request{}))(t)
+		second := must.Get(mustPolicy(limiter, oneASecond).Take(t.Context(), Request{}))(t)
 
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(300*time.Millisecond, cancel)
@@ -116,11 +111,9 @@ func TestWaitEnds(t *testing.T) {
 
 		ctx, cancel = context.WithTimeout(t.Context(), time.Nanosecond)
 		defer cancel()
-		d, err := mustPolicy(limiter, oneASecond).Take(t.Context(), Request{})
-		require.NoError(t, err)
+		d := must.Get(mustPolicy(limiter, oneASecond).Take(t.Context(), Request{}))(t)
 		require.Zero(t, d.Delay)
-		d, err = mustPolicy(limiter, oneASecond).Take(t.Context(), Request{})
-		require.NoError(t, err)
+		d = must.Get(mustPolicy(limiter, oneASecond).Take(t.Context(), Request{}))(t)
 		assert.ErrorAs(t, d.Wait(ctx), new(*RefusedError), "the turn is after the deadline")
 	})
 }
@@ -133,14 +126,12 @@ func TestLate(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limiter := New(nil, nil)
 				for range 2 {
-					_, err := mustPolicy(limiter, oneASecond).Take(t.Context(), Request{Cost: 1})
-					require.NoError(t, err)
+					must.Get(mustPolicy(limiter, oneASecond).Take(t.Context(), Request{Cost: 1}))(t)
 				}
 				take := func() Decision {
 					ctx, cancel := context.WithTimeout(t.Context(), patience+time.Nanosecond)
 					defer cancel()
-					d, err := mustPolicy(limiter, oneASecond).Take(ctx, Request{Cost: cost})
-					require.NoError(t, err)
+					d := must.Get(mustPolicy(limiter, oneASecond).Take(ctx, Request{Cost: cost}))(t)
 					return d
 				}
 				d := take()
@@ -163,18 +154,15 @@ func TestLateAmongOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := New(nil, nil)
 		rules := Named("a", oneASecond.Declared()[0], Global(time.Hour, 2))
-		_, err := mustPolicy(limiter, rules).Take(t.Context(), Request{})
-		require.NoError(t, err)
+		must.Get(mustPolicy(limiter, rules).Take(t.Context(), Request{}))(t)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		d, err := mustPolicy(limiter, rules).Take(ctx, Request{})
-		require.NoError(t, err)
+		d := must.Get(mustPolicy(limiter, rules).Take(ctx, Request{}))(t)
 		assert.False(t, d.Allowed)
 		assert.Equal(t, time.Second-time.Millisecond, d.RetryAfter)
 		assert.Equal(t, []string{"global-1m"}, d.refusing())
 		time.Sleep(d.RetryAfter)
-		d, err = mustPolicy(limiter, rules).Take(t.Context(), Request{})
-		require.NoError(t, err)
+		d = must.Get(mustPolicy(limiter, rules).Take(t.Context(), Request{}))(t)
 		assert.True(t, d.Allowed)
 	})
 }

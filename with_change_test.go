@@ -13,6 +13,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/operate"
 )
 
@@ -31,8 +32,7 @@ func TestWithChanges(t *testing.T) {
 		return operate.Change(l, sets...)
 	}
 	require.NoError(t, change("app", "all: 2/1h global"))
-	peeked, err := operate.Peek(t.Context(), l, "<unmatched>", "all", "", "")
-	require.NoError(t, err)
+	peeked := must.Get(operate.Peek(t.Context(), l, "<unmatched>", "all", "", ""))(t)
 	assert.EqualValues(t, 2, peeked.Limit, "the tools see the rules of now")
 	assert.Equal(t, 200, sent(route, "/").Code, "which keeps its state")
 	assert.Equal(t, 429, sent(route, "/").Code)

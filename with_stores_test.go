@@ -16,6 +16,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -144,16 +145,13 @@ func withJobs(t *testing.T, l *limit.Limiter) {
 	users := limit.Named("users", limit.Rule{Name: "user", Key: limit.ByUser, Limit: 10, Window: 200 * time.Millisecond, Algorithm: limit.TokenBucket{Burst: 10}})
 	p := bound(t, l, limit.Named("p", limit.PerIP(time.Hour, 100)).With(application, users))
 	keys := map[string]string{"ip": "192.0.2.1", "user": "u"}
-	d, err := p.Take(t.Context(), limit.Request{Keys: keys, Cost: 8, Settle: true})
-	require.NoError(t, err)
+	d := must.Get(p.Take(t.Context(), limit.Request{Keys: keys, Cost: 8, Settle: true}))(t)
 	require.NoError(t, d.Settle(t.Context(), 3))
 	assert.EqualValues(t, 97, left(t, l, "p", "per-ip-1h", "192.0.2.1"))
 	assert.EqualValues(t, 7, left(t, l, "app", "all", ""))
-	d, err = p.Peek(t.Context(), limit.Request{Keys: keys})
-	require.NoError(t, err)
+	d = must.Get(p.Peek(t.Context(), limit.Request{Keys: keys}))(t)
 	assert.True(t, d.Allowed)
-	d, err = p.Take(t.Context(), limit.Request{Keys: keys, Cost: 99, UpTo: true})
-	require.NoError(t, err)
+	d = must.Get(p.Take(t.Context(), limit.Request{Keys: keys, Cost: 99, UpTo: true}))(t)
 	assert.EqualValues(t, 7, d.Taken)
 	require.NoError(t, p.Reset(t.Context(), keys))
 	assert.EqualValues(t, 100, left(t, l, "p", "per-ip-1h", "192.0.2.1"))
@@ -161,9 +159,8 @@ func withJobs(t *testing.T, l *limit.Limiter) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	_, err = bound(t, l, users).Take(ctx, limit.Request{Keys: keys, Cost: 10})
-	require.NoError(t, err)
-	d, err = p.Wait(ctx, limit.Request{Keys: keys, Cost: 5})
+	must.Get(bound(t, l, users).Take(ctx, limit.Request{Keys: keys, Cost: 10}))(t)
+	d, err := p.Wait(ctx, limit.Request{Keys: keys, Cost: 5})
 	require.NoError(t, err, "a wait for a rule of another set")
 	assert.True(t, d.Waited > 0)
 	assert.EqualValues(t, 5, left(t, l, "app", "all", ""))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/rules"
@@ -27,16 +28,14 @@ var application = limit.Named("app", limit.Rule{Name: "all", Key: limit.Everyone
 
 func bound(t *testing.T, l *limit.Limiter, set limit.RuleSet) *limit.Policy {
 	t.Helper()
-	p, err := l.Policy(set)
-	require.NoError(t, err)
+	p := must.Get(l.Policy(set))(t)
 	return p
 }
 
 // take takes n units of a policy, and returns which rules refuse.
 func take(t *testing.T, p *limit.Policy, n int64) []string {
 	t.Helper()
-	d, err := p.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "192.0.2.1", "user": "u"}, Cost: n})
-	require.NoError(t, err)
+	d := must.Get(p.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "192.0.2.1", "user": "u"}, Cost: n}))(t)
 	var refusing []string
 	for r := range d.Rules() {
 		if r.Refused {
@@ -169,13 +168,11 @@ func TestWithPlans(t *testing.T) {
 	own := limit.Rule{Name: "own", Key: limit.Everyone, Limit: 90, Window: time.Hour, Plans: map[string]int64{"gold": 95}}
 	p := bound(t, l, limit.Named("p", own).With(app))
 	for _, plan := range []string{"", "gold", "pro"} {
-		d, err := p.Take(t.Context(), limit.Request{Plan: plan})
-		require.NoError(t, err)
+		d := must.Get(p.Take(t.Context(), limit.Request{Plan: plan}))(t)
 		assert.True(t, d.Allowed)
 	}
 	for plan, want := range map[string]int64{"": 8, "gold": 8, "pro": 19} { // gold is no plan of app
-		r, err := operate.Peek(t.Context(), l, "app", "all", "", plan)
-		require.NoError(t, err)
+		r := must.Get(operate.Peek(t.Context(), l, "app", "all", "", plan))(t)
 		assert.Equal(t, want, r.Remaining, plan)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -71,8 +71,7 @@ func mount(api any) (routes []mounted, err error) {
 func TestRoutes(t *testing.T) {
 	api := newSampleAPI()
 	for _, value := range []any{api, &api} {
-		routes, err := mount(value)
-		require.NoError(t, err)
+		routes := must.Get(mount(value))(t)
 		assert.Equal(t, []mounted{
 			{"POST", "/update", "", "5/2s per ip; 1000/1m global", 201},
 			{"DELETE", "/items/{id}", "", "login: 5/1m per user", 202},

@@ -8,9 +8,9 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 )
 
 // TestStreamBehindMiddleware streams from an engine behind rules of net/http that settle:
@@ -25,18 +25,15 @@ func TestStreamBehindMiddleware(t *testing.T) {
 			return err == nil && left > 0
 		})
 	})
-	policy, err := limit.New(nil, nil).Policy(failed("all"))
-	require.NoError(t, err)
+	policy := must.Get(limit.New(nil, nil).Policy(failed("all")))(t)
 	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		server := httptest.NewUnstartedServer(policy.Handler(engine))
 		server.EnableHTTP2 = proto == "HTTP/2.0"
 		server.StartTLS()
 		defer server.Close()
 		for range 7 {
-			response, err := server.Client().Get(server.URL + "/stream")
-			require.NoError(t, err)
-			body, err := io.ReadAll(response.Body)
-			require.NoError(t, err)
+			response := must.Get(server.Client().Get(server.URL + "/stream"))(t)
+			body := must.Get(io.ReadAll(response.Body))(t)
 			response.Body.Close()
 			assert.Equal(t, proto, response.Proto)
 			assert.Equal(t, http.StatusOK, response.StatusCode)

@@ -10,9 +10,9 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/throttle"
 )
 
@@ -43,22 +43,17 @@ func TestThrottledStream(t *testing.T) {
 			server.EnableHTTP2 = proto == "HTTP/2.0"
 			server.StartTLS()
 			defer server.Close()
-			w, err := server.Client().Get(server.URL + "/ten")
-			require.NoError(t, err)
+			w := must.Get(server.Client().Get(server.URL + "/ten"))(t)
 			assert.Equal(t, proto, w.Proto)
-			text, err := io.ReadAll(w.Body)
-			require.NoError(t, err)
+			text := must.Get(io.ReadAll(w.Body))(t)
 			w.Body.Close()
 			assert.Len(t, text, 50)
 
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			request, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/endless", nil)
-			require.NoError(t, err)
-			w, err = server.Client().Do(request)
-			require.NoError(t, err)
-			_, err = io.ReadFull(w.Body, make([]byte, 5))
-			require.NoError(t, err)
+			request := must.Get(http.NewRequestWithContext(ctx, "GET", server.URL+"/endless", nil))(t)
+			w = must.Get(server.Client().Do(request))(t)
+			must.Get(io.ReadFull(w.Body, make([]byte, 5)))(t)
 			cancel()
 			w.Body.Close()
 			assert.True(t, <-gone, "Gin noticed the disconnect")

@@ -4,9 +4,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 )
 
 func leased(id uint64) []core.Charge {
@@ -43,17 +43,15 @@ func TestEncodeLeases(t *testing.T) {
 	assert.Equal(t, []any{"\x00\x00\x00\x1e\x84\x80", []byte("\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x03")}, args[3:5])
 	assert.Equal(t, []any{"\x00\x00\x00\x0f\x42\x40", []byte("\x00\x00\x00\x00\x00\x00\x00\x04")}, args[7:9])
 	assert.Equal(t, []int{0, 2, 1, 3, 4}, at)
-	held, err := DecodeLeases([]int64{1, 0, 1, 0, 1}, at, "limit", mixed)
-	require.NoError(t, err)
+	held := must.Get(DecodeLeases([]int64{1, 0, 1, 0, 1}, at, "limit", mixed))(t)
 	assert.Equal(t, []bool{true, true, false, false, true}, held)
 }
 
 func TestDecodeLeases(t *testing.T) {
 	two := leased(1)
-	held, err := DecodeLeases([]int64{1, 0}, []int{0, 1}, "limit", two)
-	require.NoError(t, err)
+	held := must.Get(DecodeLeases([]int64{1, 0}, []int{0, 1}, "limit", two))(t)
 	assert.Equal(t, []bool{true, false}, held)
-	held, err = DecodeLeases([]int64{1, -2}, []int{0, 1}, "limit", two)
+	held, err := DecodeLeases([]int64{1, -2}, []int{0, 1}, "limit", two)
 	assert.ErrorIs(t, err, ErrValue)
 	assert.ErrorContains(t, err, "limit:1:{p}:b:all")
 	assert.Equal(t, []bool{true, false}, held)

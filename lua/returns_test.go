@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 )
 
 func someReturns() []core.Return {
@@ -86,8 +87,7 @@ func TestReturnsTogether(t *testing.T) {
 		"\x00\x01"+number(4, 6)+number(7, 7)+number(4, 6)+number(0, 7)+number(0, 8)+
 		"\x00\x01"+number(2, 6)+number(8, 7)+number(4, 6)+number(0, 7)+number(0, 8)+
 		"\x00\x01"+number(2, 6)+number(7, 7)+number(4, 6)+number(0, 7)+number(0, 8)), call.Args[len(call.Args)-1])
-	given, err := call.Decode([]int64{3, 2, 0, 5, 60, 80})
-	require.NoError(t, err)
+	given := must.Get(call.Decode([]int64{3, 2, 0, 5, 60, 80}))(t)
 	var units []int64
 	for _, g := range given {
 		units = append(units, g.Units)

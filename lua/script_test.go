@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 )
 
 func takeScript(rules ...core.Charge) *Script { return NewRules("limit", one(rules)).Script }
@@ -61,8 +61,7 @@ func TestSelection(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	f, err := parse("-- a\n-- @needs small.lua\n-- @value a 12 4\nb\n-- @debt\n-- @needs d.lua\ne\n-- @return\n-- @needs c.lua\nd\n")
-	require.NoError(t, err)
+	f := must.Get(parse("-- a\n-- @needs small.lua\n-- @value a 12 4\nb\n-- @debt\n-- @needs d.lua\ne\n-- @return\n-- @needs c.lua\nd\n"))(t)
 	assert.Equal(t, &file{
 		text: [3]string{"-- a\n-- @needs small.lua\n-- @value a 12 4\nb\n",
 			"-- @needs d.lua\ne\n", "-- @needs c.lua\nd\n"},
@@ -160,11 +159,9 @@ func TestAssignments(t *testing.T) {
 	assert.Equal(t, "b", reads("a, b, c = f(a, b), 1, b"))
 	assert.Empty(t, reads("a, b = f(a, b), a_b"))
 
-	files, err := filepath.Glob("*.lua")
-	require.NoError(t, err)
+	files := must.Get(filepath.Glob("*.lua"))(t)
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
+		text := must.Get(os.ReadFile(file))(t)
 		for i, line := range strings.Split(string(text), "\n") {
 			assert.Empty(t, reads(line), "%s:%d: %s", file, i+1, line)
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/stores/guard"
@@ -34,11 +35,9 @@ func TestObserve(t *testing.T) {
 		}
 	}
 	limiter := limit.New(nil, &limit.Options{Observe: note("options")})
-	policy, err := limiter.Policy(limit.Named("p", limit.PerIP(time.Hour, 9)))
-	require.NoError(t, err)
+	policy := must.Get(limiter.Policy(limit.Named("p", limit.PerIP(time.Hour, 9))))(t)
 	take := func() {
-		_, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "192.0.2.1"}})
-		require.NoError(t, err)
+		must.Get(policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "192.0.2.1"}}))(t)
 	}
 	stop := operate.Observe(limiter, note("first"))
 	stopSecond := operate.Observe(limiter, note("second"))
@@ -58,8 +57,7 @@ func TestObserve(t *testing.T) {
 
 func TestPolicies(t *testing.T) {
 	limiter := limit.New(nil, nil)
-	_, err := limiter.Policy(limit.Named("b", limit.PerIP(time.Hour, 9)))
-	require.NoError(t, err)
+	must.Get(limiter.Policy(limit.Named("b", limit.PerIP(time.Hour, 9))))(t)
 	handler := limiter.Limit(limit.Rules(limit.PerIP(time.Minute, 3)))(http.NotFoundHandler())
 	names := func() []string {
 		return slices.Sorted(maps.Keys(maps.Collect(operate.Policies(limiter))))
@@ -86,9 +84,8 @@ func TestPeekAndResetOfRules(t *testing.T) {
 				}
 				return 0
 			}})
-			policy, err := limiter.Policy(limit.Named("all", limit.MustParse("log: 5/1h per user; bucket: 4/1m per user token-bucket plan pro 8; "+
-				"fixed: 9/1h per user fixed-window; counter: 30/1h per user sliding-counter; everyone: 20/1h global; flight: 3/1m per user concurrency").Rules()...))
-			require.NoError(t, err)
+			policy := must.Get(limiter.Policy(limit.Named("all", limit.MustParse("log: 5/1h per user; bucket: 4/1m per user token-bucket plan pro 8; "+
+				"fixed: 9/1h per user fixed-window; counter: 30/1h per user sliding-counter; everyone: 20/1h global; flight: 3/1m per user concurrency").Rules()...)))(t)
 			for _, who := range []limit.Request{
 				{Keys: map[string]string{"user": "alice"}},
 				{Keys: map[string]string{"user": "vip"}},
@@ -96,15 +93,12 @@ func TestPeekAndResetOfRules(t *testing.T) {
 			} {
 				user := who.Keys["user"]
 				for range 2 {
-					d, err := policy.Take(t.Context(), who)
-					require.NoError(t, err)
+					d := must.Get(policy.Take(t.Context(), who))(t)
 					defer d.Release()
 				}
-				whole, err := policy.Peek(t.Context(), who)
-				require.NoError(t, err)
+				whole := must.Get(policy.Peek(t.Context(), who))(t)
 				for want := range whole.Rules() {
-					got, err := operate.Peek(t.Context(), limiter, "all", want.Name, want.Key, who.Plan)
-					require.NoError(t, err)
+					got := must.Get(operate.Peek(t.Context(), limiter, "all", want.Name, want.Key, who.Plan))(t)
 					assert.InDelta(t, want.ResetAfter, got.ResetAfter, float64(time.Minute), want.Name)
 					assert.InDelta(t, want.RetryAfter, got.RetryAfter, float64(time.Minute), want.Name)
 					want.ResetAfter, want.RetryAfter, got.ResetAfter, got.RetryAfter = 0, 0, 0, 0
@@ -116,18 +110,16 @@ func TestPeekAndResetOfRules(t *testing.T) {
 					}
 					if want.Name != "everyone" {
 						require.NoError(t, operate.Reset(t.Context(), limiter, "all", want.Name, want.Key))
-						got, err = operate.Peek(t.Context(), limiter, "all", want.Name, want.Key, who.Plan)
-						require.NoError(t, err)
+						got = must.Get(operate.Peek(t.Context(), limiter, "all", want.Name, want.Key, who.Plan))(t)
 						assert.Equal(t, got.Capacity, got.Remaining, want.Name)
 					}
 				}
 			}
 			require.NoError(t, operate.Reset(t.Context(), limiter, "all", "everyone", ""))
-			got, err := operate.Peek(t.Context(), limiter, "all", "everyone", "", "")
-			require.NoError(t, err)
+			got := must.Get(operate.Peek(t.Context(), limiter, "all", "everyone", "", ""))(t)
 			assert.Equal(t, int64(20), got.Remaining)
 
-			_, err = operate.Peek(t.Context(), limiter, "all", "everyone", "alice", "")
+			_, err := operate.Peek(t.Context(), limiter, "all", "everyone", "alice", "")
 			assert.ErrorContains(t, err, `rule "everyone" of policy "all" is global, and has no key "alice": write ""`)
 			assert.ErrorContains(t, operate.Reset(t.Context(), limiter, "all", "everyone", "alice"), "is global")
 
@@ -141,12 +133,9 @@ func TestPeekAndResetOfRules(t *testing.T) {
 // TestPeekOfFullRule checks that a full rule says when it has room, and a lease rule too.
 func TestPeekOfFullRule(t *testing.T) {
 	limiter := limit.New(nil, nil)
-	policy, err := limiter.Policy(limit.Named("p", limit.PerUser(time.Hour, 1)))
-	require.NoError(t, err)
-	_, err = policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}})
-	require.NoError(t, err)
-	got, err := operate.Peek(t.Context(), limiter, "p", "per-user-1h", "alice", "")
-	require.NoError(t, err)
+	policy := must.Get(limiter.Policy(limit.Named("p", limit.PerUser(time.Hour, 1))))(t)
+	must.Get(policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}}))(t)
+	got := must.Get(operate.Peek(t.Context(), limiter, "p", "per-user-1h", "alice", ""))(t)
 	assert.False(t, got.Allowed)
 	assert.Positive(t, got.RetryAfter)
 	assert.Equal(t, "alice", got.Key)
@@ -167,13 +156,12 @@ func TestPeekAmbiguous(t *testing.T) {
 // once for each route of a set. They have quotas of their own.
 func TestPeekAmbiguousScopes(t *testing.T) {
 	limiter := limit.New(nil, nil)
-	each, err := limiter.Policy(limit.EachRoute(limit.PerIP(time.Hour, 1)))
-	require.NoError(t, err)
+	each := must.Get(limiter.Policy(limit.EachRoute(limit.PerIP(time.Hour, 1))))(t)
 	handler := each.Handler(limiter.Limit(limit.Rules(limit.PerIP(time.Hour, 1)))(http.NotFoundHandler()))
 	r := httptest.NewRequest("GET", "/a", nil)
 	r.Pattern = "GET /a"
 	handler.ServeHTTP(httptest.NewRecorder(), r)
-	_, err = operate.Peek(t.Context(), limiter, "GET /a", "per-ip-1h", "192.0.2.1", "")
+	_, err := operate.Peek(t.Context(), limiter, "GET /a", "per-ip-1h", "192.0.2.1", "")
 	assert.ErrorContains(t, err, "two different rules")
 	assert.ErrorContains(t, operate.Reset(t.Context(), limiter, "GET /a", "per-ip-1h", "192.0.2.1"), "two different rules")
 }
@@ -197,14 +185,12 @@ func TestStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &switched{Store: memstore.New(nil)}
 		limiter := limit.New(store, &limit.Options{Log: slog.New(slog.DiscardHandler)})
-		policy, err := limiter.Policy(limit.Named("p", limit.Global(time.Minute, 2)))
-		require.NoError(t, err)
+		policy := must.Get(limiter.Policy(limit.Named("p", limit.Global(time.Minute, 2))))(t)
 		assert.Equal(t, operate.Stats{}, operate.ReadStats(limiter))
 
 		var reserved []limit.Decision
 		for range 3 {
-			d, err := policy.Take(t.Context(), limit.Request{Settle: true})
-			require.NoError(t, err)
+			d := must.Get(policy.Take(t.Context(), limit.Request{Settle: true}))(t)
 			reserved = append(reserved, d)
 		}
 		assert.Equal(t, operate.Stats{Reserved: 2}, operate.ReadStats(limiter))
@@ -221,12 +207,10 @@ func TestStats(t *testing.T) {
 		assert.Equal(t, operate.Stats{Reserved: 2, Settled: 1}, operate.ReadStats(limiter))
 
 		store.fails.Store(true)
-		other, err := limiter.Policy(limit.Named("other", limit.Global(time.Minute, 100)))
-		require.NoError(t, err)
+		other := must.Get(limiter.Policy(limit.Named("other", limit.Global(time.Minute, 100))))(t)
 		assert.False(t, operate.ReadStats(limiter).Unavailable)
 		for range 5 {
-			_, err := other.Take(t.Context(), limit.Request{})
-			require.NoError(t, err)
+			must.Get(other.Take(t.Context(), limit.Request{}))(t)
 			assert.True(t, operate.ReadStats(limiter).Unavailable)
 		}
 		store.fails.Store(false)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/operate"
 )
 
@@ -51,8 +52,7 @@ func TestAgreementIsAReplay(t *testing.T) {
 			policy := func(name, text string) *limit.Policy {
 				set := limit.Named(name)
 				require.NoError(t, set.UnmarshalText([]byte(text)))
-				p, err := limit.New(nil, nil).Policy(set)
-				require.NoError(t, err)
+				p := must.Get(limit.New(nil, nil).Policy(set))(t)
 				return p
 			}
 			together := policy("p", "old: "+old+"; new: "+new+" shadow replaces old")
@@ -61,8 +61,7 @@ func TestAgreementIsAReplay(t *testing.T) {
 			for range 2000 {
 				request := limit.Request{Keys: map[string]string{"user": fmt.Sprint(r.IntN(3))}, Cost: 1 + r.Int64N(2)}
 				take := func(p *limit.Policy) bool {
-					d, err := p.Take(t.Context(), request)
-					require.NoError(t, err)
+					d := must.Get(p.Take(t.Context(), request))(t)
 					if p == together {
 						got.observe(d)
 					}
@@ -91,14 +90,12 @@ func TestAgreementOfLayers(t *testing.T) {
 			policy := func(l *limit.Limiter, text string) *limit.Policy {
 				set := limit.Named("p")
 				require.NoError(t, set.UnmarshalText([]byte(text)))
-				p, err := l.Policy(set)
-				require.NoError(t, err)
+				p := must.Get(l.Policy(set))(t)
 				return p
 			}
 			limiter := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: func(r *http.Request) string { return r.URL.Path }}})
-			inner, err := limiter.Policy(limit.Named("inner", limit.Global(24*365*time.Hour, 1)))
-			require.NoError(t, err)
-			_, err = inner.Take(t.Context(), limit.Request{}) // the only one
+			inner := must.Get(limiter.Policy(limit.Named("inner", limit.Global(24*365*time.Hour, 1))))(t)
+			_, err := inner.Take(t.Context(), limit.Request{}) // the only one
 			require.NoError(t, err)
 			refusing := inner.Handler(http.HandlerFunc(ok))
 			together := policy(limiter, "old: "+old+"; new: "+new+" shadow replaces old").Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -113,10 +110,8 @@ func TestAgreementOfLayers(t *testing.T) {
 				user, query := fmt.Sprint("/", r.IntN(3)), [...]string{"", "?admit"}[r.IntN(2)]
 				send(together, "GET", user+query)
 				request := limit.Request{Keys: map[string]string{"user": user}, Settle: true}
-				a, err := oldAlone.Take(t.Context(), request)
-				require.NoError(t, err)
-				b, err := newAlone.Take(t.Context(), request)
-				require.NoError(t, err)
+				a := must.Get(oldAlone.Take(t.Context(), request))(t)
+				b := must.Get(newAlone.Take(t.Context(), request))(t)
 				for _, d := range []limit.Decision{a, b} {
 					if a.Allowed && d.Allowed && query == "" { // what the set refuses itself stays charged to its shadow
 						require.NoError(t, d.Settle(t.Context(), 0))
@@ -136,10 +131,8 @@ func TestNothingToCompare(t *testing.T) {
 	var got counts
 	got.observe(limit.Decision{})
 	for _, text := range []string{"5/1h global", "5/1h global shadow", "old: 5/1h global refuse mark"} {
-		p, err := limit.New(nil, nil).Policy(limit.Named("p", limit.MustParse(text).Rules()...))
-		require.NoError(t, err)
-		d, err := p.Take(t.Context(), limit.Request{})
-		require.NoError(t, err)
+		p := must.Get(limit.New(nil, nil).Policy(limit.Named("p", limit.MustParse(text).Rules()...)))(t)
+		d := must.Get(p.Take(t.Context(), limit.Request{}))(t)
 		assert.Zero(t, testing.AllocsPerRun(100, func() { got.observe(d) }), text)
 	}
 	assert.Zero(t, got)
@@ -148,15 +141,13 @@ func TestNothingToCompare(t *testing.T) {
 // TestEnforcedKeysAreNotCompared checks that only keys are counted for which the shadow
 // only watches.
 func TestEnforcedKeysAreNotCompared(t *testing.T) {
-	p, err := limit.New(nil, nil).Policy(limit.Named("p",
-		limit.MustParse("old: 5/1h per user; new: 1/1h per user shadow enforced 50 replaces old").Rules()...))
-	require.NoError(t, err)
+	p := must.Get(limit.New(nil, nil).Policy(limit.Named("p",
+		limit.MustParse("old: 5/1h per user; new: 1/1h per user shadow enforced 50 replaces old").Rules()...)))(t)
 	var got counts
 	enforced := int64(0)
 	for i := range 200 {
 		for range 2 {
-			d, err := p.Take(t.Context(), limit.Request{Keys: map[string]string{"user": fmt.Sprint(i)}})
-			require.NoError(t, err)
+			d := must.Get(p.Take(t.Context(), limit.Request{Keys: map[string]string{"user": fmt.Sprint(i)}}))(t)
 			got.observe(d)
 			if !d.Allowed {
 				enforced++
@@ -170,13 +161,11 @@ func TestEnforcedKeysAreNotCompared(t *testing.T) {
 // TestAThirdRule checks what the documentation says of other enforced rules: a request
 // that one refuses charges the shadow, and not the rule that it may replace.
 func TestAThirdRule(t *testing.T) {
-	p, err := limit.New(nil, nil).Policy(limit.Named("p",
-		limit.MustParse("old: 3/1h per user; new: 3/1h per user shadow replaces old; third: 1/1h per user").Rules()...))
-	require.NoError(t, err)
+	p := must.Get(limit.New(nil, nil).Policy(limit.Named("p",
+		limit.MustParse("old: 3/1h per user; new: 3/1h per user shadow replaces old; third: 1/1h per user").Rules()...)))(t)
 	var got counts
 	for range 5 {
-		d, err := p.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "a"}})
-		require.NoError(t, err)
+		d := must.Get(p.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "a"}}))(t)
 		got.observe(d)
 	}
 	assert.Equal(t, counts{bothAdmit: 3, onlyNewRefuses: 2}, got)

@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/stretchr/testify/require"
+	"github.com/routelimit/limit/internal/must"
 )
 
 func send(h http.Handler, method, path string, headers ...string) *httptest.ResponseRecorder {
@@ -25,7 +25,6 @@ func ok(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) }
 
 func read(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile(file))(t)
 	return string(text)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/ops/control"
@@ -83,12 +84,10 @@ func TestReserves(t *testing.T) {
 		"reserve critical 20 reserve default 10": {20, 30}} {
 		assert.Contains(t, read(t, "../docs/plans.md"), "| `"+words+"` |")
 		for i, class := range []string{"default", "background"} {
-			policy, err := limit.New(nil, nil).Policy(limit.Named("p", limit.MustParse("100/1h global "+words).Rules()...))
-			require.NoError(t, err)
+			policy := must.Get(limit.New(nil, nil).Policy(limit.Named("p", limit.MustParse("100/1h global "+words).Rules()...)))(t)
 			admitted := 0
 			for range 100 {
-				d, err := policy.Take(t.Context(), limit.Request{Class: class})
-				require.NoError(t, err)
+				d := must.Get(policy.Take(t.Context(), limit.Request{Class: class}))(t)
 				if d.Allowed {
 					admitted++
 				}
@@ -125,13 +124,11 @@ func TestOverridesOfPage(t *testing.T) {
 		})
 
 		operators = append(operators, o)
-		api, err := limiter.Policy(limit.Named("api", limit.PerUser(time.Hour, 2)))
-		require.NoError(t, err)
+		api := must.Get(limiter.Policy(limit.Named("api", limit.PerUser(time.Hour, 2))))(t)
 		all = append(all, api)
 	}
 	take := func(i int, user string) limit.Decision {
-		d, err := all[i].Take(ctx, limit.Request{Keys: map[string]string{"user": user}})
-		require.NoError(t, err)
+		d := must.Get(all[i].Take(ctx, limit.Request{Keys: map[string]string{"user": user}}))(t)
 		return d
 	}
 	// On a busy machine a call can take longer than the timeout of the store: then another user tries.
@@ -191,13 +188,11 @@ func TestLimitChanges(t *testing.T) {
 				time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour))) // windows of the clock begin
 				override := int64(0)
 				limiter := limit.New(nil, &limit.Options{Override: func(string, string, string) int64 { return override }})
-				policy, err := limiter.Policy(limit.Named("p", limit.MustParse("10/1h global "+words).Rules()...))
-				require.NoError(t, err)
+				policy := must.Get(limiter.Policy(limit.Named("p", limit.MustParse("10/1h global "+words).Rules()...)))(t)
 				n := 0
 				take := func() limit.Decision {
 					n++
-					d, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"query v": fmt.Sprint(n)}})
-					require.NoError(t, err)
+					d := must.Get(policy.Take(t.Context(), limit.Request{Keys: map[string]string{"query v": fmt.Sprint(n)}}))(t)
 					return d
 				}
 				for range 6 {
@@ -206,8 +201,7 @@ func TestLimitChanges(t *testing.T) {
 					defer d.Release()
 				}
 				override = change
-				peeked, err := policy.Peek(t.Context(), limit.Request{Keys: map[string]string{"query v": "new"}})
-				require.NoError(t, err)
+				peeked := must.Get(policy.Peek(t.Context(), limit.Request{Keys: map[string]string{"query v": "new"}}))(t)
 				row += fmt.Sprintf("| %d ", slices.Collect(peeked.Rules())[0].Remaining)
 				if change == 4 {
 					wait := "at once"
@@ -230,13 +224,11 @@ func TestLimitChanges(t *testing.T) {
 func TestPlansRoundTrips(t *testing.T) {
 	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: redistest.Launch(t).Addr}))
 	calls := func(commands ...string) (n int) {
-		info, err := client.Info(t.Context(), "commandstats").Result()
-		require.NoError(t, err)
+		info := must.Get(client.Info(t.Context(), "commandstats").Result())(t)
 		for _, command := range commands {
 			if _, rest, found := strings.Cut(info, "cmdstat_"+command+":calls="); found {
 				text, _, _ := strings.Cut(rest, ",")
-				more, err := strconv.Atoi(text)
-				require.NoError(t, err)
+				more := must.Get(strconv.Atoi(text))(t)
 				n += more
 			}
 		}
@@ -249,13 +241,11 @@ func TestPlansRoundTrips(t *testing.T) {
 		}
 		return 0
 	}})
-	policy, err := limiter.Policy(limit.Named("api", limit.MustParse("1000/1h per user plan pro 2000 plan max 3000 token-bucket; "+
-		"all: 100k/1h global reserve critical 10 plan pro 90k exempt user root").Rules()...))
-	require.NoError(t, err)
+	policy := must.Get(limiter.Policy(limit.Named("api", limit.MustParse("1000/1h per user plan pro 2000 plan max 3000 token-bucket; "+
+		"all: 100k/1h global reserve critical 10 plan pro 90k exempt user root").Rules()...)))(t)
 	take := func(n int) {
-		d, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": []string{"root", "user 7", "other"}[n%3]},
-			Plan: []string{"", "pro", "max", "unknown"}[n%4], Class: []string{"", "critical", "background"}[n%5%3]})
-		require.NoError(t, err)
+		d := must.Get(policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": []string{"root", "user 7", "other"}[n%3]},
+			Plan: []string{"", "pro", "max", "unknown"}[n%4], Class: []string{"", "critical", "background"}[n%5%3]}))(t)
 		require.True(t, d.Allowed)
 	}
 	for n := range 60 {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/ops/feed"
 	"github.com/routelimit/limit/ops/topkeys"
@@ -34,13 +35,11 @@ func TestWatching(t *testing.T) {
 	stop := feed.Publish(limiter, client, &feed.Options{Name: topkeys.Hashed(secret)})
 	defer stop()
 
-	policy, err := limiter.Policy(limit.Named("login", limit.PerUser(time.Hour, 1)))
-	require.NoError(t, err)
+	policy := must.Get(limiter.Policy(limit.Named("login", limit.PerUser(time.Hour, 1))))(t)
 	for batch, err := range feed.Subscribe(ctx, client, "") {
 		require.NoError(t, err)
 		for range 2 {
-			_, err := policy.Take(ctx, limit.Request{Keys: map[string]string{"user": "alice"}})
-			require.NoError(t, err)
+			must.Get(policy.Take(ctx, limit.Request{Keys: map[string]string{"user": "alice"}}))(t)
 		}
 		if n := len(batch.Events); n > 0 && !batch.Events[n-1].Allowed {
 			assert.Equal(t, topkeys.Hashed(secret)("alice"), batch.Events[n-1].Rules[0].Key)

@@ -18,6 +18,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
@@ -94,23 +95,20 @@ var badRequests = []badInput{
 			waits := make(chan time.Duration, 10)
 			limiter := limit.New(nil, &limit.Options{Observe: func(_ *http.Request, d limit.Decision, _ error) { waits <- d.Delay }})
 			server := r.listen(serve(limiter, "POST /login", func(http.ResponseWriter, *http.Request) { ran.Add(1) }, queue))
-			response, err := http.Post(server.URL+"/login", "", nil)
-			require.NoError(r, err)
+			response := must.Get(http.Post(server.URL+"/login", "", nil))(r)
 			response.Body.Close()
 			require.Zero(r, <-waits)
 			for range 3 { // each gets the slot of the one before
 				ctx, leave := context.WithCancel(r.Context())
-				q, err := http.NewRequestWithContext(ctx, "POST", server.URL+"/login", nil)
-				require.NoError(r, err)
+				q := must.Get(http.NewRequestWithContext(ctx, "POST", server.URL+"/login", nil))(r)
 				go func() {
 					assert.Greater(r, <-waits, 50*time.Minute)
 					leave()
 				}()
-				_, err = http.DefaultClient.Do(q)
+				_, err := http.DefaultClient.Do(q)
 				require.ErrorIs(r, err, context.Canceled)
 				redistest.Await(r, 10*time.Second, "its slot and its unit are given back", func() bool {
-					d, err := bind(limiter, queue).Peek(r.Context(), limit.Request{})
-					require.NoError(r, err)
+					d := must.Get(bind(limiter, queue).Peek(r.Context(), limit.Request{}))(r)
 					left := slices.Collect(d.Rules())
 					return left[0].Remaining == 2 && left[1].Remaining == 9
 				})
@@ -161,12 +159,10 @@ var badRequests = []badInput{
 			r.raw(server.Listener.Addr().String(), "POST /login HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1000\r\n\r\n")
 			assert.ErrorIs(r, <-reads, os.ErrDeadlineExceeded, name)
 			redistest.Await(r, 10*time.Second, "its slot is free", func() bool {
-				d, err := bind(limiter, one).Peek(r.Context(), limit.Request{})
-				require.NoError(r, err)
+				d := must.Get(bind(limiter, one).Peek(r.Context(), limit.Request{}))(r)
 				return d.Allowed
 			})
-			response, err := http.Post(server.URL+"/login", "", strings.NewReader("body"))
-			require.NoError(r, err)
+			response := must.Get(http.Post(server.URL+"/login", "", strings.NewReader("body")))(r)
 			response.Body.Close()
 			assert.Equal(r, http.StatusOK, response.StatusCode, name)
 			assert.NoError(r, <-reads)
@@ -226,12 +222,10 @@ var badRequests = []badInput{
 					server.StartTLS()
 					defer server.Close()
 					for _, hijack := range hijacks {
-						q, err := http.NewRequest("POST", server.URL+"/login", nil)
-						require.NoError(r, err)
+						q := must.Get(http.NewRequest("POST", server.URL+"/login", nil))(r)
 						q.Header.Set("Hijack", hijack)
 						if response, err := server.Client().Do(q); err == nil { // not if it is hijacked
-							_, err = io.Copy(io.Discard, response.Body)
-							require.NoError(r, err)
+							must.Get(io.Copy(io.Discard, response.Body))(r)
 							response.Body.Close()
 						}
 						list = append(list, <-can...)

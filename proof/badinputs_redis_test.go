@@ -16,6 +16,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/rules"
@@ -44,8 +45,7 @@ func (r *row) onRedis(client *redis.Client, options *redisstore.Options, want in
 // stored returns all keys but the token of the data.
 func (r *row) stored(client *redis.Client) []string {
 	r.Helper()
-	keys, err := client.Keys(r.Context(), "*").Result()
-	require.NoError(r, err)
+	keys := must.Get(client.Keys(r.Context(), "*").Result())(r)
 	return slices.DeleteFunc(keys, func(key string) bool { return strings.Contains(key, ":token:{") })
 }
 
@@ -104,8 +104,7 @@ func (r *row) takeAt(client *redis.Client, rule limit.Rule, at time.Time) {
 	asks := []core.Ask{{Charges: charge}}
 	script := lua.NewRules("limit", asks)
 	keys, args := script.Encode(fmt.Sprint(at.UnixMicro()), 1, [][]core.Ask{asks})
-	reply, err := client.Eval(r.Context(), script.Script.Text, keys, append(args, 0)...).Int64Slice()
-	require.NoError(r, err)
+	reply := must.Get(client.Eval(r.Context(), script.Script.Text, keys, append(args, 0)...).Int64Slice())(r)
 	require.EqualValues(r, 1, reply[1], "%s: admitted", rule.Name)
 }
 
@@ -230,8 +229,7 @@ var badKeys = []badInput{
 		client := redistest.Client(r)
 		limiter := limit.New(redisstore.New(client, &patient), nil)
 		for _, rule := range forms {
-			_, err := bind(limiter, shared(rule)).Take(r.Context(), limit.Request{})
-			require.NoError(r, err)
+			must.Get(bind(limiter, shared(rule)).Take(r.Context(), limit.Request{}))(r)
 			require.True(r, client.Persist(r.Context(), stateKey(rule)).Val(), rule.Name)
 			n, _ := r.admitted(limiter, shared(rule))
 			r.ran(n, int(rule.Limit)-1, rule.Name)
@@ -246,8 +244,7 @@ var badKeys = []badInput{
 		for _, rule := range forms {
 			r.takeAt(client, rule, time.Now().AddDate(10, 0, 0))
 			limiter := limit.New(redisstore.New(client, &patient), nil)
-			d, err := bind(limiter, shared(rule)).Take(r.Context(), limit.Request{Cost: rule.Limit})
-			require.NoError(r, err)
+			d := must.Get(bind(limiter, shared(rule)).Take(r.Context(), limit.Request{Cost: rule.Limit}))(r)
 			r.ran(map[bool]int{true: 1}[d.Allowed], 0, rule.Name)
 			assert.True(r, 0 < d.RetryAfter && d.RetryAfter <= 2*rule.Window, "%s: %v", rule.Name, d.RetryAfter) // a counter has two
 		}

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/adapter"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
@@ -110,8 +110,7 @@ var badRules = []badInput{
 			set := limit.Named(a.String(), limit.Rule{Key: limit.Everyone, Limit: most, Window: year, Algorithm: algorithm})
 			policy, admitted := bind(limiter, set), 0
 			for range 2 {
-				d, err := policy.Take(r.Context(), limit.Request{Cost: most})
-				require.NoError(r, err)
+				d := must.Get(policy.Take(r.Context(), limit.Request{Cost: most}))(r)
 				if d.Allowed {
 					admitted++
 					continue
@@ -139,8 +138,7 @@ var badRules = []badInput{
 			r.send(h, 2, http.StatusTooManyRequests) // nothing was given back
 		})
 		limiter, jobs, keys := limit.New(nil, nil), limit.Named("jobs", limit.PerIP(time.Hour, 5)), map[string]string{"ip": "192.0.2.1"}
-		d, err := bind(limiter, jobs).Take(r.Context(), limit.Request{Keys: keys, Cost: 5, Settle: true})
-		require.NoError(r, err)
+		d := must.Get(bind(limiter, jobs).Take(r.Context(), limit.Request{Keys: keys, Cost: 5, Settle: true}))(r)
 		assert.Error(r, d.Settle(r.Context(), -1))
 		for _, cost := range []int64{-1, math.MinInt64} {
 			d, err := bind(limiter, jobs).Take(r.Context(), limit.Request{Keys: keys, Cost: cost})
@@ -245,8 +243,7 @@ var badRules = []badInput{
 			admitted := func(rules limit.RuleSet) (n int, last limit.Decision) {
 				policy := bind(limit.New(kept, nil), rules) // a restarted program
 				for range 12 {
-					d, err := policy.Take(r.Context(), limit.Request{})
-					require.NoError(r, err)
+					d := must.Get(policy.Take(r.Context(), limit.Request{}))(r)
 					if last = d; d.Allowed {
 						n++
 					}
@@ -313,8 +310,7 @@ var badRules = []badInput{
 			"5/2s per header", "5/2s per header X: Y", "5/2s per ip bursts 3", "5/99999999999999999999s per ip",
 			"99999999999999999999/2s per ip", "5.5/2s per ip", "5/2s per ip\x00", "5/2s per ip algorithm", "5/2s per ip\xff", "５/2s per ip")
 		// Blanks and line breaks around rules are ignored.
-		rules, err := limit.Parse(" 5/2s per ip\n")
-		require.NoError(r, err)
+		rules := must.Get(limit.Parse(" 5/2s per ip\n"))(r)
 		assert.Equal(r, "5/2s per ip", rules.String())
 	}},
 }

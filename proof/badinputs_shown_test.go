@@ -17,6 +17,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/rules"
 )
@@ -45,8 +46,7 @@ var badToShow = []badInput{
 					answer := do(h, "192.0.2.1:1", "/login", "X-Api-Key", key)
 					r.printable(answer.Header())
 					for _, field := range []string{"RateLimit", "RateLimit-Policy"} {
-						list, err := httpsfv.UnmarshalList(answer.Header().Values(field))
-						require.NoError(r, err)
+						list := must.Get(httpsfv.UnmarshalList(answer.Header().Values(field)))(r)
 						require.Len(r, list, 1)
 						assert.Regexp(r, `^per-query-[-b]+-and-header-x-api-key-1h$`, list[0].(httpsfv.Item).Value)
 					}
@@ -97,17 +97,14 @@ var badToShow = []badInput{
 		// need not check the origin of requests.
 		base := startDemo(r.T, exec.Command(buildLimitctl(r.T), "demo", "--addr", "127.0.0.1:0"))
 		ask := func(method, path, host string, headers ...string) (*http.Response, string) {
-			q, err := http.NewRequest(method, base+path, strings.NewReader("limit=1000000"))
-			require.NoError(r, err)
+			q := must.Get(http.NewRequest(method, base+path, strings.NewReader("limit=1000000")))(r)
 			q.Host = host
 			for i := 0; i < len(headers); i += 2 {
 				q.Header.Set(headers[i], headers[i+1])
 			}
-			response, err := http.DefaultClient.Do(q)
-			require.NoError(r, err)
+			response := must.Get(http.DefaultClient.Do(q))(r)
 			defer response.Body.Close()
-			body, err := io.ReadAll(response.Body)
-			require.NoError(r, err)
+			body := must.Get(io.ReadAll(response.Body))(r)
 			for name := range response.Header {
 				assert.False(r, strings.HasPrefix(name, "Access-Control-"), "%s %s lets other sites read: %s", method, path, name)
 			}

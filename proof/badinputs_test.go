@@ -20,6 +20,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 )
 
 // A badInput is a row of the table: an input, and the proof that a client gains
@@ -184,12 +185,10 @@ func observed(modes map[string]int) *limit.Options {
 // raw sends bytes to an address. It returns the status of the answer, or 0 if the
 // server only closes the connection.
 func (r *row) raw(addr, text string) int {
-	conn, err := net.Dial("tcp", addr)
-	require.NoError(r, err)
+	conn := must.Get(net.Dial("tcp", addr))(r)
 	defer conn.Close()
 	require.NoError(r, conn.SetDeadline(time.Now().Add(10*time.Second)))
-	_, err = conn.Write([]byte(text))
-	require.NoError(r, err)
+	must.Get(conn.Write([]byte(text)))(r)
 	for reader := bufio.NewReader(conn); ; {
 		response, err := http.ReadResponse(reader, nil)
 		if err != nil {
@@ -206,7 +205,6 @@ func (r *row) raw(addr, text string) int {
 // left asserts how many units of the first rule of a policy are left.
 func (r *row) left(limiter *limit.Limiter, rules limit.RuleSet, keys map[string]string, want int64) {
 	r.Helper()
-	d, err := bind(limiter, rules).Peek(r.Context(), limit.Request{Keys: keys})
-	require.NoError(r, err)
+	d := must.Get(bind(limiter, rules).Peek(r.Context(), limit.Request{Keys: keys}))(r)
 	assert.Equal(r, want, slices.Collect(d.Rules())[0].Remaining)
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
 	"github.com/routelimit/limit/throttle"
@@ -98,18 +99,15 @@ func byteServer(t *testing.T, client *redis.Client) string {
 	server := exec.Command(os.Args[0])
 	server.Env = append(os.Environ(), fmt.Sprintf("%s=redis://%s/%d", byteServerVar, client.Options().Addr, client.Options().DB))
 	server.Stderr = os.Stderr
-	stop, err := server.StdinPipe()
-	require.NoError(t, err)
-	out, err := server.StdoutPipe()
-	require.NoError(t, err)
+	stop := must.Get(server.StdinPipe())(t)
+	out := must.Get(server.StdoutPipe())(t)
 	require.NoError(t, server.Start())
 	t.Cleanup(func() {
 		stop.Close()
 		assert.NoError(t, server.Wait())
 	})
 	var addr string
-	_, err = fmt.Fscanln(out, &addr)
-	require.NoError(t, err)
+	must.Get(fmt.Fscanln(out, &addr))(t)
 	return "http://" + addr
 }
 
@@ -120,11 +118,9 @@ type byteState struct {
 
 func stateOf(t *testing.T, base string) (s byteState) {
 	t.Helper()
-	response, err := http.Get(base + "/state")
-	require.NoError(t, err)
+	response := must.Get(http.Get(base + "/state"))(t)
 	defer response.Body.Close()
-	_, err = fmt.Fscan(response.Body, &s.asked, &s.resident, &s.inUse, &s.goroutines)
-	require.NoError(t, err)
+	must.Get(fmt.Fscan(response.Body, &s.asked, &s.resident, &s.inUse, &s.goroutines))(t)
 	return s
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -40,8 +41,7 @@ func TestBooksBehindGuards(t *testing.T) {
 	open := func(addr string) (*limit.Limiter, *limit.Policy) {
 		client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ContextTimeoutEnabled: true}))
 		l := limit.New(redisstore.New(client, nil), &limit.Options{Instances: 2, Log: slog.New(slog.DiscardHandler)})
-		p, err := l.Policy(rules)
-		require.NoError(t, err)
+		p := must.Get(l.Policy(rules))(t)
 		return l, p
 	}
 	var processes [2]*limit.Limiter
@@ -52,10 +52,9 @@ func TestBooksBehindGuards(t *testing.T) {
 	ctx, random := context.Background(), rand.New(rand.NewPCG(1, 2))
 	request := func(p *limit.Policy, user string, cost, used int64) (settled bool) {
 		both := func(n int64) map[string]int64 { return map[string]int64{"window": n, "cells": n} }
-		d, err := p.Take(ctx, limit.Request{Keys: map[string]string{"user": user}, Costs: both(cost), Hold: time.Second})
-		require.NoError(t, err)
+		d := must.Get(p.Take(ctx, limit.Request{Keys: map[string]string{"user": user}, Costs: both(cost), Hold: time.Second}))(t)
 		require.True(t, d.Allowed)
-		err = d.SettleCosts(ctx, both(used))
+		err := d.SettleCosts(ctx, both(used))
 		if err != nil {
 			require.ErrorIs(t, err, limit.ErrUndecided)
 		}
@@ -82,10 +81,8 @@ func TestBooksBehindGuards(t *testing.T) {
 
 	reader, _ := open(direct.Options().Addr)
 	look := func(user int, rule string) (charged, held int64) {
-		d, err := operate.Peek(ctx, reader, "books", rule, fmt.Sprint(user), "")
-		require.NoError(t, err)
-		account, err := operate.Account(ctx, reader, "books", rule, fmt.Sprint(user), "")
-		require.NoError(t, err)
+		d := must.Get(operate.Peek(ctx, reader, "books", rule, fmt.Sprint(user), ""))(t)
+		account := must.Get(operate.Account(ctx, reader, "books", rule, fmt.Sprint(user), ""))(t)
 		return most - d.Remaining, account.Holds + account.Ended
 	}
 	redistest.Await(t, time.Minute, "debts are paid, and holds have ended", func() bool {

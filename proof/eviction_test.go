@@ -18,6 +18,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
 	"github.com/routelimit/limit/stores/storetest"
@@ -128,8 +129,7 @@ func usedMemory(t *testing.T, client *redis.Client) int {
 func info(t *testing.T, client *redis.Client, section, name string) int {
 	for line := range strings.Lines(client.Info(t.Context(), section).Val()) {
 		if text, ok := strings.CutPrefix(strings.TrimSpace(line), name+":"); ok {
-			n, err := strconv.Atoi(text)
-			require.NoError(t, err)
+			n := must.Get(strconv.Atoi(text))(t)
 			return n
 		}
 	}

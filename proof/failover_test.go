@@ -16,6 +16,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -182,8 +183,7 @@ func lostUnderSentinel(t *testing.T, sentinel *redistest.Sentinel) {
 	}
 	peek := []core.Charge{unlimited[0]}
 	peek[0].Cost = 0
-	d, err := core.Take(t.Context(), redisstore.New(primary.Client(), &redisstore.Options{Timeout: time.Minute}), storetest.Of("lost", peek...))
-	require.NoError(t, err)
+	d := must.Get(core.Take(t.Context(), redisstore.New(primary.Client(), &redisstore.Options{Timeout: time.Minute}), storetest.Of("lost", peek...)))(t)
 	counted := peek[0].Quota.Limit - d.Outcomes()[0].Remaining
 	t.Logf("under Sentinel, replies lost: asked %d, decided %d, counted %d", asked, decided, counted)
 	require.LessOrEqual(t, counted, asked)

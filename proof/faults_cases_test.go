@@ -13,6 +13,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 )
 
@@ -219,13 +220,11 @@ func busy(b *setup) func() {
 // if a program let it choose keys, so that it must not lead to admission.
 func wrongType(b *setup) func() {
 	ctx, key := context.Background(), redisKey("limit", "few", "global-1h", "")
-	kept, err := b.admin.Dump(ctx, key).Result()
-	require.NoError(b.t, err)
-	_, err = b.admin.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	kept := must.Get(b.admin.Dump(ctx, key).Result())(b.t)
+	must.Get(b.admin.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		p.Del(ctx, key)
 		return p.RPush(ctx, key, "a list").Err()
-	})
-	require.NoError(b.t, err)
+	}))(b.t)
 	return func() {
 		require.NoError(b.t, b.admin.RestoreReplace(ctx, key, time.Hour, kept).Err())
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/must"
 )
 
 // preloadClock makes the servers that the test starts afterwards read their wall clock
@@ -22,11 +24,9 @@ func preloadClock(t *testing.T) *os.File {
 	library := filepath.Join(t.TempDir(), "clock.so")
 	out, err := exec.Command(compiler, "-shared", "-fPIC", "-o", library, "testdata/clock.c", "-ldl").CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	file, err := os.Create(filepath.Join(t.TempDir(), "offset"))
-	require.NoError(t, err)
+	file := must.Get(os.Create(filepath.Join(t.TempDir(), "offset")))(t)
 	t.Cleanup(func() { file.Close() })
-	_, err = file.Write(make([]byte, 8))
-	require.NoError(t, err)
+	must.Get(file.Write(make([]byte, 8)))(t)
 	t.Setenv("LD_PRELOAD", library)
 	t.Setenv("LIMIT_CLOCK", file.Name())
 	return file
@@ -37,8 +37,7 @@ func shift(by time.Duration) func(*setup) func() {
 	return func(b *setup) func() {
 		before := b.admin.Time(b.t.Context()).Val()
 		offset := binary.NativeEndian.AppendUint64(nil, uint64(by.Microseconds()))
-		_, err := b.clock.WriteAt(offset, 0)
-		require.NoError(b.t, err)
+		must.Get(b.clock.WriteAt(offset, 0))(b.t)
 		moved := b.admin.Time(b.t.Context()).Val().Sub(before)
 		require.InDelta(b.t, by.Seconds(), moved.Seconds(), 60, "the clock of Redis moves")
 		return func() {}

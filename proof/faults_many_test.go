@@ -18,6 +18,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -40,8 +41,7 @@ func TestPartition(t *testing.T) {
 	admitted := 0
 	for range 200 {
 		for i, p := range policies {
-			d, err := p.Take(t.Context(), limit.Request{})
-			require.NoError(t, err)
+			d := must.Get(p.Take(t.Context(), limit.Request{}))(t)
 			if modes[i] == nil {
 				modes[i] = make(map[core.Mode]int)
 			}

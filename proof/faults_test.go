@@ -18,6 +18,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -164,8 +165,7 @@ func (f *fault) measure(t *testing.T) (row string, delay time.Duration) {
 	}
 	// What Redis has counted, read through a limiter without the proxy.
 	direct := limit.New(redisstore.New(b.admin, &redisstore.Options{Timeout: time.Minute}), nil)
-	d, err := bind(direct, loadRules).Peek(t.Context(), limit.Request{Keys: map[string]string{"user": "none"}})
-	require.NoError(t, err)
+	d := must.Get(bind(direct, loadRules).Peek(t.Context(), limit.Request{Keys: map[string]string{"user": "none"}}))(t)
 	m.counted = int(counterLimit - slices.Collect(d.Rules())[1].Remaining)
 
 	m.repeated = int(operate.ReadStats(b.limiter).Repeated)
@@ -175,8 +175,7 @@ func (f *fault) measure(t *testing.T) (row string, delay time.Duration) {
 			modes[r.mode]++
 		}
 	}
-	left, err := bind(direct, fewRules).Peek(t.Context(), limit.Request{})
-	require.NoError(t, err)
+	left := must.Get(bind(direct, fewRules).Peek(t.Context(), limit.Request{}))(t)
 	t.Logf("of the few, %v were admitted, and Redis has %d left; %d repeated", modes, slices.Collect(left.Rules())[0].Remaining, m.repeated)
 	f.check(t, m)
 	lost := max(0, m.decided-m.counted)
@@ -230,8 +229,7 @@ const (
 
 // writeTable replaces the measured part of a document.
 func writeTable(t *testing.T, path string, rows []string, delay time.Duration) {
-	text, err := os.ReadFile(filepath.FromSlash(path))
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile(filepath.FromSlash(path)))(t)
 	head, rest, found := strings.Cut(string(text), beginTable)
 	_, tail, ended := strings.Cut(rest, endTable)
 	require.True(t, found && ended, "%s has no marks for the table", path)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/storetest"
 )
@@ -58,8 +59,7 @@ func TestFlood(t *testing.T) {
 func flood(t *testing.T, keys, most int, bound int64, window time.Duration) {
 	s := memstore.New(&memstore.Options{MaxKeys: most})
 	take := func(rule, key string, q core.Quota) core.Decision {
-		d, err := core.Take(t.Context(), s, storetest.Of("POST /login", core.Charge{Rule: rule, Key: key, Quota: q, Cost: 1}))
-		require.NoError(t, err)
+		d := must.Get(core.Take(t.Context(), s, storetest.Of("POST /login", core.Charge{Rule: rule, Key: key, Quota: q, Cost: 1})))(t)
 		return d
 	}
 	hour := core.Quota{Limit: 5, Window: time.Hour.Microseconds()}

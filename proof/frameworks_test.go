@@ -10,12 +10,12 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/labstack/echo/v4"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
 	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/internal/must"
 )
 
 // statuses serves h, sends it GET requests, and returns their statuses.
@@ -32,16 +32,13 @@ func statuses(t *testing.T, h http.Handler, paths ...string) (list []int) {
 // get sends a request and returns the response, with its body read.
 func get(t *testing.T, server *httptest.Server, path string, headers ...string) *http.Response {
 	t.Helper()
-	r, err := http.NewRequest("GET", server.URL+path, nil)
-	require.NoError(t, err)
+	r := must.Get(http.NewRequest("GET", server.URL+path, nil))(t)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	response, err := server.Client().Do(r)
-	require.NoError(t, err)
+	response := must.Get(server.Client().Do(r))(t)
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
+	body := must.Get(io.ReadAll(response.Body))(t)
 	response.Body = io.NopCloser(strings.NewReader(string(body)))
 	return response
 }

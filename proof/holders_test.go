@@ -19,6 +19,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -118,10 +119,8 @@ func (o *observer) start(t *testing.T, number int, url string, env ...string) *p
 	p := &process{number, exec.Command(os.Args[0]), make(chan struct{})}
 	p.Env = append(append(os.Environ(), holderVar+"="+url), env...)
 	p.Stderr = os.Stderr
-	_, err := p.StdinPipe()
-	require.NoError(t, err)
-	out, err := p.StdoutPipe()
-	require.NoError(t, err)
+	must.Get(p.StdinPipe())(t)
+	out := must.Get(p.StdoutPipe())(t)
 	require.NoError(t, p.Start())
 	go func() {
 		defer close(p.heard)
@@ -202,8 +201,7 @@ func TestKilledHolders(t *testing.T) {
 	}
 	policy := bind(limit.New(redisstore.New(client, nil), nil), inFlight)
 	until(t, "all slots", func() bool {
-		d, err := policy.Take(t.Context(), limit.Request{Cost: slots})
-		require.NoError(t, err)
+		d := must.Get(policy.Take(t.Context(), limit.Request{Cost: slots}))(t)
 		defer d.Release()
 		return d.Allowed
 	})

@@ -22,6 +22,7 @@ import (
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/throttle"
 )
 
@@ -87,8 +88,7 @@ var both = &throttle.Options{Of: throttle.Both}
 // resetStreams opens streams on one connection and resets each in the same write. It
 // returns how many it sent until the server closed the connection.
 func resetStreams(t *testing.T, addr string, streams int) (sent int) {
-	conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
-	require.NoError(t, err)
+	conn := must.Get(tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}))(t)
 	defer conn.Close()
 	closed := make(chan struct{})
 	go func() { // the server stops reading while its writes are not read

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -182,8 +183,7 @@ func loseWrites(t *testing.T, round int, dial func() redis.UniversalClient, prim
 		f.start(t, fmt.Sprintf("lossy%d-%d", round, i), dial)
 		f.spend(t, lossyKept)
 		for _, s := range f.stores { // each has its connection
-			_, err := core.Take(t.Context(), s, storetest.Of("p", lossyCharge(0, 0)...))
-			require.NoError(t, err)
+			must.Get(core.Take(t.Context(), s, storetest.Of("p", lossyCharge(0, 0)...)))(t)
 		}
 	}
 	kept := stateAt(t, primary, fleets[0].prefix)
@@ -254,8 +254,7 @@ func stateAt(t *testing.T, s *redistest.Server, prefix string) string {
 	conn := s.Client().Conn()
 	defer conn.Close()
 	_ = conn.ReadOnly(t.Context()).Err() // a replica in a Cluster redirects otherwise; other servers return an error
-	value, err := conn.Get(t.Context(), redisKey(prefix, "p", "r", "0")).Result()
-	require.NoError(t, err)
+	value := must.Get(conn.Get(t.Context(), redisKey(prefix, "p", "r", "0")).Result())(t)
 	return value
 }
 

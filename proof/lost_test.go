@@ -22,6 +22,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -97,8 +98,7 @@ func (w *workplace) finish() int {
 
 // free reports whether a slot is free.
 func free(t *testing.T, limiter *limit.Limiter) bool {
-	d, err := bind(limiter, working).Take(t.Context(), limit.Request{})
-	require.NoError(t, err)
+	d := must.Get(bind(limiter, working).Take(t.Context(), limit.Request{}))(t)
 	d.Release()
 	return d.Allowed
 }
@@ -209,10 +209,8 @@ func TestLostByPausedProcess(t *testing.T) {
 	p := exec.Command(os.Args[0])
 	p.Env = append(os.Environ(), fmt.Sprintf("%s=redis://%s/%d", loserVar, client.Options().Addr, client.Options().DB))
 	p.Stderr = os.Stderr
-	_, err := p.StdinPipe()
-	require.NoError(t, err)
-	out, err := p.StdoutPipe()
-	require.NoError(t, err)
+	must.Get(p.StdinPipe())(t)
+	out := must.Get(p.StdoutPipe())(t)
 	require.NoError(t, p.Start())
 	defer func() {
 		p.Process.Kill()
@@ -227,8 +225,7 @@ func TestLostByPausedProcess(t *testing.T) {
 	redistest.Pause(t, p.Process)
 	stopped := time.Now()
 	until(t, "the slots of the paused process", func() bool {
-		d, err := bind(other, working).Take(t.Context(), limit.Request{Cost: slots})
-		require.NoError(t, err)
+		d := must.Get(bind(other, working).Take(t.Context(), limit.Request{Cost: slots}))(t)
 		if d.Allowed {
 			t.Cleanup(d.Release)
 		}

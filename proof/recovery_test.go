@@ -14,6 +14,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -167,8 +168,7 @@ func (f *recoveryFleet) counts(quota int) int {
 	store := redisstore.New(f.server.Client(), &patient)
 	look := f.charge(quota)
 	look.Cost = 0
-	d, err := core.Take(context.Background(), store, storetest.Of("p", look))
-	require.NoError(f.t, err)
+	d := must.Get(core.Take(context.Background(), store, storetest.Of("p", look)))(f.t)
 	return f.limit - int(d.Outcomes()[0].Remaining)
 }
 

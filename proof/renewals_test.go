@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -54,8 +55,7 @@ func TestManyLeases(t *testing.T) {
 	beside := 0
 	for range windows * 10 {
 		time.Sleep(300 * time.Millisecond)
-		d, err := policy.Take(t.Context(), limit.Request{})
-		require.NoError(t, err)
+		d := must.Get(policy.Take(t.Context(), limit.Request{}))(t)
 		if d.Allowed {
 			beside++
 		}
@@ -77,8 +77,7 @@ func TestManyLeases(t *testing.T) {
 		(after.calls-before.calls)/seconds, (after.usec-before.usec)/1000/seconds)
 	require.Zero(t, lost)
 	require.Zero(t, beside)
-	d, err := policy.Take(t.Context(), limit.Request{Cost: int64(leases)})
-	require.NoError(t, err)
+	d := must.Get(policy.Take(t.Context(), limit.Request{Cost: int64(leases)}))(t)
 	require.True(t, d.Allowed, "all are released")
 	d.Release()
 }
@@ -89,8 +88,7 @@ type scriptStats struct{ calls, usec float64 }
 func scripts(t *testing.T, client *redis.Client) (s scriptStats) {
 	for line := range strings.Lines(client.Info(t.Context(), "commandstats").Val()) {
 		if rest, ok := strings.CutPrefix(line, "cmdstat_evalsha:"); ok {
-			_, err := fmt.Sscanf(rest, "calls=%f,usec=%f", &s.calls, &s.usec)
-			require.NoError(t, err)
+			must.Get(fmt.Sscanf(rest, "calls=%f,usec=%f", &s.calls, &s.usec))(t)
 		}
 	}
 	return s

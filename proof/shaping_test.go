@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -39,8 +40,7 @@ func TestShapingServer(t *testing.T) {
 	if url == "" {
 		t.Skip("run by TestShaping")
 	}
-	options, err := redis.ParseURL(url)
-	require.NoError(t, err)
+	options := must.Get(redis.ParseURL(url))(t)
 	limiter := limit.New(redisstore.New(redis.NewClient(options), nil), &limit.Options{
 		Observe: func(r *http.Request, d limit.Decision, err error) {
 			if err != nil {
@@ -52,8 +52,7 @@ func TestShapingServer(t *testing.T) {
 	mux.Handle("GET /shaped", limiter.Limit(limit.Rules(limit.Rule{Key: limit.Everyone, Limit: 50, Window: time.Second, Algorithm: limit.Queue{Burst: 300}}))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, r.Header.Get("Turn"), time.Now().UnixMicro())
 	})))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	fmt.Println("serving", listener.Addr())
 	go func() { // until the test closes the pipe
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -66,10 +65,8 @@ func startShapingServer(t *testing.T, client *redis.Client) (addr string) {
 	server := exec.Command(os.Args[0], "-test.run=^TestShapingServer$")
 	server.Env = append(os.Environ(), fmt.Sprintf("%s=redis://%s/%d", shapingVar, client.Options().Addr, client.Options().DB))
 	server.Stderr = os.Stderr
-	in, err := server.StdinPipe()
-	require.NoError(t, err)
-	out, err := server.StdoutPipe()
-	require.NoError(t, err)
+	in := must.Get(server.StdinPipe())(t)
+	out := must.Get(server.StdoutPipe())(t)
 	require.NoError(t, server.Start())
 	t.Cleanup(func() {
 		_ = in.Close()
@@ -99,8 +96,7 @@ func TestShaping(t *testing.T) {
 			client := redistest.Client(t)
 			servers := []string{startShapingServer(t, client), startShapingServer(t, client)}
 			for _, server := range servers { // connects to Redis, or the first requests may come later than a step
-				answer, err := http.Get("http://" + server + "/shaped")
-				require.NoError(t, err)
+				answer := must.Get(http.Get("http://" + server + "/shaped"))(t)
 				_ = answer.Body.Close()
 			}
 			var mu sync.Mutex

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
 	"github.com/routelimit/limit/stores/storetest"
@@ -82,8 +83,7 @@ func reshard(t *testing.T, nodes redistest.Nodes, client *redis.ClusterClient, s
 	stop := make(chan struct{})
 	var done sync.WaitGroup
 	for i, policy := range policies {
-		_, err := core.Take(t.Context(), store, storetest.Of(policy, two("k", "k")...))
-		require.NoError(t, err)
+		must.Get(core.Take(t.Context(), store, storetest.Of(policy, two("k", "k")...)))(t)
 		counts[i].Add(1)
 		done.Go(func() {
 			for {
@@ -110,8 +110,7 @@ func reshard(t *testing.T, nodes redistest.Nodes, client *redis.ClusterClient, s
 	total := int64(0)
 	for i, policy := range policies {
 		require.Equal(t, to, nodes.Owner(t, keyOf(policy)), "the slot has moved")
-		d, err := core.Take(t.Context(), store, storetest.Of(policy, two("k", "k")...))
-		require.NoError(t, err)
+		d := must.Get(core.Take(t.Context(), store, storetest.Of(policy, two("k", "k")...)))(t)
 		for _, o := range d.Outcomes() {
 			assert.EqualValues(t, counts[i].Load()+1, 1_000_000_000-o.Remaining, "each decision counts once")
 		}
@@ -125,8 +124,7 @@ func reshard(t *testing.T, nodes redistest.Nodes, client *redis.ClusterClient, s
 // unavailable, and nothing is taken in part.
 func stuck(t *testing.T, nodes redistest.Nodes, client *redis.ClusterClient, store core.Store) {
 	const policy = "stuck"
-	_, err := core.Take(t.Context(), store, storetest.Of(policy, two("k", "k")...))
-	require.NoError(t, err)
+	must.Get(core.Take(t.Context(), store, storetest.Of(policy, two("k", "k")...)))(t)
 	slot := client.ClusterKeySlot(t.Context(), keyOf(policy)).Val()
 	source := nodes.Owner(t, keyOf(policy))
 	var target *redistest.Server

@@ -18,6 +18,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -80,8 +81,7 @@ func soakTime(t *testing.T) time.Duration {
 	if text == "" {
 		return 10 * time.Second
 	}
-	d, err := time.ParseDuration(text)
-	require.NoError(t, err)
+	d := must.Get(time.ParseDuration(text))(t)
 	return d
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
 	"github.com/routelimit/limit/stores/storetest"
@@ -112,8 +113,7 @@ func spurious(t *testing.T, store core.Store, spread int, room int64, others int
 	spent := core.Charge{Policy: policy, Rule: "key", Key: "spent", Quota: core.Quota{Limit: 1, Window: hour}, Cost: 1}
 	fresh := core.Charge{Policy: policy, Rule: "key", Key: "fresh", Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 1_000_000, Window: hour}, Cost: 1}
 	shared := core.Charge{Policy: policy, Rule: "shared", Quota: core.Quota{Limit: room, Window: hour}, Cost: 1}
-	_, err := core.Take(t.Context(), store, []core.Charge{spent})
-	require.NoError(t, err)
+	must.Get(core.Take(t.Context(), store, []core.Charge{spent}))(t)
 
 	var stop atomic.Bool
 	var refused atomic.Int64
@@ -133,8 +133,7 @@ func spurious(t *testing.T, store core.Store, spread int, room int64, others int
 	asked, spurious := 40, 0
 	for range asked {
 		charges := []core.Charge{fresh, shared}
-		d, err := core.Take(t.Context(), store, charges)
-		require.NoError(t, err)
+		d := must.Get(core.Take(t.Context(), store, charges))(t)
 		if !d.Allowed {
 			spurious++
 			continue
@@ -143,15 +142,13 @@ func spurious(t *testing.T, store core.Store, spread int, room int64, others int
 		for i, o := range d.Outcomes() {
 			returns = append(returns, core.Return{Charge: charges[i], At: d.TimeOf(i), Remaining: o.Remaining, ResetAfter: o.ResetAfter})
 		}
-		_, err = store.Return(t.Context(), returns)
-		require.NoError(t, err)
+		must.Get(store.Return(t.Context(), returns))(t)
 	}
 	stop.Store(true)
 	done.Wait()
 	look := shared
 	look.Cost = 0
-	d, err := core.Take(t.Context(), store, []core.Charge{look})
-	require.NoError(t, err)
+	d := must.Get(core.Take(t.Context(), store, []core.Charge{look}))(t)
 	require.Equal(t, room, d.Outcomes()[0].Remaining, "all has been given back")
 	t.Logf("%2d parts, %2d units free, %2d callers that another rule refuses (%d times): %d of %d refused spuriously",
 		spread, room, others, refused.Load(), spurious, asked)

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -146,10 +147,8 @@ func runStreams(t *testing.T, scheme string, lasts time.Duration) (highest, mean
 		p := exec.Command(os.Args[0])
 		p.Env = append(os.Environ(), gatewayVar+"=redis://"+server.Addr, schemeVar+"="+scheme)
 		p.Stderr = os.Stderr
-		in, err := p.StdinPipe()
-		require.NoError(t, err)
-		out, err := p.StdoutPipe()
-		require.NoError(t, err)
+		in := must.Get(p.StdinPipe())(t)
+		out := must.Get(p.StdoutPipe())(t)
 		require.NoError(t, p.Start())
 		read := make(chan struct{})
 		go func() {

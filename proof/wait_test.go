@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -227,7 +228,6 @@ func TestWaitOnRedis(t *testing.T) {
 	require.Greater(t, len(times), int(span/window)*most/2)
 	require.Positive(t, gone)
 
-	d, err := bind(limit.New(redisstore.New(client, nil), nil), set).Peek(t.Context(), limit.Request{})
-	require.NoError(t, err)
+	d := must.Get(bind(limit.New(redisstore.New(client, nil), nil), set).Peek(t.Context(), limit.Request{}))(t)
 	require.EqualValues(t, total-len(times), slices.Collect(d.Rules())[1].Remaining)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -30,8 +31,7 @@ func TestSlotsReachOtherProcesses(t *testing.T) {
 	}
 	slot := limit.Named("slot", limit.Rule{Name: "only", Key: limit.Everyone, Limit: 1, Window: 30 * time.Second, Algorithm: limit.Concurrency{}})
 	holder := bind(limit.New(redisstore.New(client, &patient), nil), slot)
-	held, err := holder.Take(t.Context(), limit.Request{})
-	require.NoError(t, err)
+	held := must.Get(holder.Take(t.Context(), limit.Request{}))(t)
 	require.True(t, held.Allowed)
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -72,8 +72,7 @@ func TestSlotsReachOtherProcesses(t *testing.T) {
 		took = append(took, (<-admitted).Sub(freed))
 		release <- struct{}{}
 		for {
-			held, err = holder.Take(t.Context(), limit.Request{})
-			require.NoError(t, err)
+			held = must.Get(holder.Take(t.Context(), limit.Request{}))(t)
 			if held.Allowed {
 				break
 			}
@@ -101,8 +100,7 @@ func processorTime(t *testing.T, client *redis.Client) (seconds float64) {
 		for _, field := range []string{"used_cpu_user:", "used_cpu_sys:"} {
 			if rest, ok := strings.CutPrefix(line, field); ok {
 				var n float64
-				_, err := fmt.Sscan(rest, &n)
-				require.NoError(t, err)
+				must.Get(fmt.Sscan(rest, &n))(t)
 				seconds += n
 			}
 		}

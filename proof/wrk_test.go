@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 )
@@ -46,8 +47,7 @@ func TestDemoUnderLoad(t *testing.T) {
 				var admitted, refused, other, failed int
 				_, counts, found := strings.Cut(string(out), "COUNTED ")
 				require.True(t, found, "%s", out)
-				_, err = fmt.Sscan(counts, &admitted, &refused, &other, &failed)
-				require.NoError(t, err)
+				must.Get(fmt.Sscan(counts, &admitted, &refused, &other, &failed))(t)
 				t.Logf("%v: %d admitted, %d refused, %d others, %d failed", length, admitted, refused, other, failed)
 				windows := int(length / (2 * time.Second))
 				assert.GreaterOrEqual(t, admitted, 5*windows)
@@ -74,8 +74,7 @@ func buildLimitctl(t *testing.T) string {
 // startDemo starts a demo on a free port and returns its address.
 func startDemo(t *testing.T, demo *exec.Cmd) string {
 	t.Helper()
-	out, err := demo.StdoutPipe()
-	require.NoError(t, err)
+	out := must.Get(demo.StdoutPipe())(t)
 	demo.Stderr = os.Stderr
 	require.NoError(t, demo.Start())
 	t.Cleanup(func() {
@@ -88,8 +87,7 @@ func startDemo(t *testing.T, demo *exec.Cmd) string {
 			host, _, _ := strings.Cut(after, ",")
 			go io.Copy(io.Discard, out)
 			base := "http://" + host
-			response, err := http.Get(base + "/")
-			require.NoError(t, err)
+			response := must.Get(http.Get(base + "/"))(t)
 			response.Body.Close()
 			return base
 		}

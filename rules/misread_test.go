@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/internal/must"
 )
 
 // others are the names of algorithms.
@@ -318,17 +318,14 @@ func TestNesting(t *testing.T) {
 	nested := func(levels int) string {
 		return "a: 5/1s per " + strings.Repeat("ip and user or (", levels) + "ip" + strings.Repeat(")", levels)
 	}
-	set, err := Parse(nested(4))
-	require.NoError(t, err)
-	again, err := Parse(set.String())
-	require.NoError(t, err)
+	set := must.Get(Parse(nested(4)))(t)
+	again := must.Get(Parse(set.String()))(t)
 	assert.Equal(t, set.rules, again.rules)
 
 	deep := "a: 5/1s per " + strings.Repeat("ip and (ip or ", 4) + "ip and user" + strings.Repeat(")", 4)
-	_, err = Parse(deep)
-	require.NoError(t, err)
+	must.Get(Parse(deep))(t)
 	deep = "a: 5/1s per " + strings.Repeat("ip or ip and (", 5) + "ip or user" + strings.Repeat(")", 5)
-	_, err = Parse(deep)
+	_, err := Parse(deep)
 	assert.ErrorContains(t, err, `column 13`)
 	assert.ErrorContains(t, err, `found "ip", want a key with at most 8 nested "and" and "or"`)
 }
@@ -336,8 +333,7 @@ func TestNesting(t *testing.T) {
 // TestAttributesHaveAlgorithms checks that an algorithm takes each attribute, so
 // that messages can name one, and that each has a word and its documentation.
 func TestAttributesHaveAlgorithms(t *testing.T) {
-	text, err := os.ReadFile("../docs/rules-as-text.md")
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile("../docs/rules-as-text.md"))(t)
 	for _, a := range table() {
 		assert.True(t, slices.ContainsFunc(core.Algorithms(), func(b core.Algorithm) bool { return b.Fields().Has(a.fields) }), a.word)
 		if a.word != "" {

@@ -10,12 +10,12 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/internal/must"
 )
 
 func zone(t *testing.T, name string) *time.Location {
 	t.Helper()
-	zone, err := time.LoadLocation(name)
-	require.NoError(t, err)
+	zone := must.Get(time.LoadLocation(name))(t)
 	return zone
 }
 
@@ -246,8 +246,7 @@ func FuzzParse(f *testing.F) {
 func TestSettleUsed(t *testing.T) {
 	own := SettleBy("used", func(*http.Request, int) int64 { return 3 })
 	for want, functions := range map[Settlement]Functions{AsUsed: {}, own: {Settlements: []Settlement{own}}} {
-		set, err := functions.Parse("5/1m per ip settle used")
-		require.NoError(t, err)
+		set := must.Get(functions.Parse("5/1m per ip settle used"))(t)
 		assert.Equal(t, want, set.Declared()[0].Settle)
 		assert.Equal(t, "5/1m per ip settle used", set.String())
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/grammar"
+	"github.com/routelimit/limit/internal/must"
 )
 
 func TestRuleSetAsText(t *testing.T) {
@@ -22,8 +23,7 @@ func TestRuleSetAsText(t *testing.T) {
 		Rules Set `json:"rules"`
 	}
 	want := config{Rules(PerIP(2*time.Second, 5), Global(time.Minute, 1000))}
-	text, err := json.Marshal(want)
-	require.NoError(t, err)
+	text := must.Get(json.Marshal(want))(t)
 	assert.JSONEq(t, `{"rules":"5/2s per ip; 1000/1m global"}`, string(text))
 	var got config
 	require.NoError(t, json.Unmarshal(text, &got))
@@ -49,7 +49,7 @@ func TestRuleSetAsText(t *testing.T) {
 	require.NoError(t, flags.Parse([]string{"-limit", "1/1s global"}))
 	assert.Equal(t, "1/1s global", set.String())
 
-	_, err = Set{}.MarshalText()
+	_, err := Set{}.MarshalText()
 	assert.ErrorContains(t, err, "no rules")
 }
 
@@ -222,8 +222,7 @@ func TestTextRoundTrip(t *testing.T) {
 			continue // two of them have one name
 		}
 		read++
-		got, err := Parse(set.String())
-		require.NoError(t, err)
+		got := must.Get(Parse(set.String()))(t)
 		require.Equal(t, set.rules, got.rules)
 	}
 	assert.Greater(t, read, 10_000)

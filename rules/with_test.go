@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/must"
 )
 
 func TestWithText(t *testing.T) {
@@ -15,8 +17,7 @@ func TestWithText(t *testing.T) {
 	assert.True(t, set.Equal(Rules(PerIP(2*time.Second, 5), Global(time.Minute, 9)).With(Named("app"), Named("b.c"))))
 	assert.False(t, set.Equal(MustParse("5/2s per ip; 9/1m global; with app")))
 	assert.True(t, MustParse("with app").Equal(Rules().With(Named("app", Global(time.Second, 1)))))
-	text, err := json.Marshal(set.Named("x"))
-	require.NoError(t, err)
+	text := must.Get(json.Marshal(set.Named("x")))(t)
 	again := Named("x")
 	require.NoError(t, json.Unmarshal(text, &again))
 	assert.True(t, again.Equal(set))
@@ -41,12 +42,11 @@ func TestWithText(t *testing.T) {
 
 func TestWithDerives(t *testing.T) {
 	slower := func(r Rule) Rule { r.Limit *= 2; return r }
-	derived, err := Named("x", Global(time.Minute, 5)).With(Named("app", Global(time.Hour, 9)), Named("b")).Derive("-bytes", slower)
-	require.NoError(t, err)
+	derived := must.Get(Named("x", Global(time.Minute, 5)).With(Named("app", Global(time.Hour, 9)), Named("b")).Derive("-bytes", slower))(t)
 	others := derived.Others()
 	assert.Equal(t, "global-1m-bytes: 10/1m global; with app-bytes; with b-bytes", derived.String())
 	assert.Equal(t, "global-1h-bytes: 18/1h global", others[0].String())
-	_, err = Rules().With(Named("app", Global(0, 9))).Derive("", slower)
+	_, err := Rules().With(Named("app", Global(0, 9))).Derive("", slower)
 	assert.ErrorContains(t, err, "window 0s")
 }
 
@@ -78,8 +78,7 @@ func TestJoin(t *testing.T) {
 	assert.True(t, again.Equal(joined))
 
 	moved := func(p, q []Rule) Set {
-		set, err := Rules().With(Named("p", p...), Named("q", q...)).Join(func(s Set) (Set, bool) { return s, true })
-		require.NoError(t, err)
+		set := must.Get(Rules().With(Named("p", p...), Named("q", q...)).Join(func(s Set) (Set, bool) { return s, true }))(t)
 		return set
 	}
 	x, y, z := Global(time.Second, 1), Global(time.Minute, 1), Global(time.Hour, 1)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/throttle"
@@ -271,8 +272,7 @@ func TestThrottleErrors(t *testing.T) {
 	assert.NoError(t, err, "what fills in ten years")
 
 	named := limit.Named("files", throttle.Bandwidth(limit.ByIP, time.Second, 1000))
-	_, err = throttle.New(limiter, named, nil)
-	require.NoError(t, err)
+	must.Get(throttle.New(limiter, named, nil))(t)
 	_, err = throttle.New(limiter, limit.Named("files", throttle.Bandwidth(limit.ByIP, time.Second, 2000)), nil)
 	assert.ErrorContains(t, err, `policy "files.downloads": already has other rules`)
 	_, err = throttle.New(limiter, limit.Named("files", throttle.Bandwidth(limit.ByIP, time.Second, 1000)), nil)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/throttle"
 )
@@ -34,24 +35,20 @@ func TestSlowFiles(t *testing.T) {
 			bytes    string
 			from, to int
 		}{{"", 0, len(content)}, {"bytes=100-2999999", 100, 3_000_000}, {"bytes=-5", len(content) - 5, len(content)}} {
-			r, err := http.NewRequest("GET", server.URL, nil)
-			require.NoError(t, err)
+			r := must.Get(http.NewRequest("GET", server.URL, nil))(t)
 			if test.bytes != "" {
 				r.Header.Set("Range", test.bytes)
 			}
 			store.asked.Store(0)
-			response, err := server.Client().Do(r)
-			require.NoError(t, err)
+			response := must.Get(server.Client().Do(r))(t)
 			body, err := io.ReadAll(response.Body)
 			response.Body.Close()
 			require.NoError(t, err)
 			assert.True(t, bytes.Equal(content[test.from:test.to], body), "%d of %d bytes", len(body), test.to-test.from)
 			assert.GreaterOrEqual(t, store.asked.Load(), int64(len(body)>>20), "permits are of 1 MiB at most")
 		}
-		r, err := http.NewRequest("HEAD", server.URL, nil)
-		require.NoError(t, err)
-		response, err := server.Client().Do(r)
-		require.NoError(t, err)
+		r := must.Get(http.NewRequest("HEAD", server.URL, nil))(t)
+		response := must.Get(server.Client().Do(r))(t)
 		response.Body.Close()
 		assert.EqualValues(t, len(content), response.ContentLength)
 	})
@@ -72,8 +69,7 @@ func TestSlowCopies(t *testing.T) {
 	}))
 	onBoth(t, h, func(t *testing.T, server *httptest.Server, proto string) {
 		for _, length := range []string{"", strconv.Itoa(size), strconv.Itoa(size - 1)} {
-			response, err := server.Client().Get(server.URL + "?length=" + length)
-			require.NoError(t, err)
+			response := must.Get(server.Client().Get(server.URL + "?length=" + length))(t)
 			body, err := io.ReadAll(response.Body)
 			response.Body.Close()
 			require.NoError(t, err)

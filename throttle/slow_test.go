@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/throttle"
 )
 
@@ -59,8 +60,7 @@ func TestSlowFlush(t *testing.T) {
 	}))
 	onBoth(t, h, func(t *testing.T, server *httptest.Server, proto string) {
 		next <- true
-		response, err := server.Client().Get(server.URL)
-		require.NoError(t, err)
+		response := must.Get(server.Client().Get(server.URL))(t)
 		defer response.Body.Close()
 		assert.Equal(t, proto, response.Proto)
 		lines := bufio.NewScanner(response.Body)
@@ -93,15 +93,13 @@ func TestSlowHijack(t *testing.T) {
 		rw.Flush()
 	}))
 	onBoth(t, h, func(t *testing.T, server *httptest.Server, proto string) {
-		response, err := server.Client().Get(server.URL)
-		require.NoError(t, err)
+		response := must.Get(server.Client().Get(server.URL))(t)
 		defer response.Body.Close()
 		if proto == "HTTP/2.0" {
 			assert.Equal(t, http.StatusNotImplemented, response.StatusCode)
 			return
 		}
-		body, err := io.ReadAll(response.Body)
-		require.NoError(t, err)
+		body := must.Get(io.ReadAll(response.Body))(t)
 		assert.Len(t, body, 5000)
 	})
 }
@@ -134,12 +132,10 @@ func TestSlowController(t *testing.T) {
 		go func() {
 			io.WriteString(write, "hello")
 		}()
-		response, err := server.Client().Post(server.URL, "text/plain", body)
-		require.NoError(t, err)
+		response := must.Get(server.Client().Post(server.URL, "text/plain", body))(t)
 		defer response.Body.Close()
 		got := make([]byte, 5)
-		_, err = io.ReadFull(response.Body, got)
-		require.NoError(t, err)
+		must.Get(io.ReadFull(response.Body, got))(t)
 		assert.Equal(t, "hello", string(got))
 		io.Copy(io.Discard, response.Body)
 		write.Close()
@@ -163,12 +159,9 @@ func TestSlowDisconnect(t *testing.T) {
 	onBoth(t, h, func(t *testing.T, server *httptest.Server, proto string) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		r, err := http.NewRequestWithContext(ctx, "GET", server.URL, nil)
-		require.NoError(t, err)
-		response, err := server.Client().Do(r)
-		require.NoError(t, err)
-		_, err = io.ReadFull(response.Body, make([]byte, 100))
-		require.NoError(t, err)
+		r := must.Get(http.NewRequestWithContext(ctx, "GET", server.URL, nil))(t)
+		response := must.Get(server.Client().Do(r))(t)
+		must.Get(io.ReadFull(response.Body, make([]byte, 100)))(t)
 		cancel()
 		response.Body.Close()
 		select {
@@ -197,8 +190,7 @@ func TestSlowUploadDisconnect(t *testing.T) {
 	t.Cleanup(server.Close)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, "POST", server.URL, bytes.NewReader(make([]byte, 1_000_000)))
-	require.NoError(t, err)
+	r := must.Get(http.NewRequestWithContext(ctx, "POST", server.URL, bytes.NewReader(make([]byte, 1_000_000))))(t)
 	go func() {
 		if response, err := server.Client().Do(r); err == nil {
 			response.Body.Close()

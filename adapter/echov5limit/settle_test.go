@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/rules"
 )
@@ -177,8 +178,7 @@ func TestSettlesNothingWritten(t *testing.T) {
 			server := httptest.NewServer(e)
 			defer server.Close()
 			for range 7 {
-				response, err := server.Client().Get(server.URL)
-				require.NoError(t, err)
+				response := must.Get(server.Client().Get(server.URL))(t)
 				response.Body.Close()
 				require.Equal(t, want, response.StatusCode)
 				require.Equal(t, want, <-statuses)

@@ -15,6 +15,7 @@ import (
 	pb "google.golang.org/grpc/interop/grpc_testing"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 )
 
 // once admits one call.
@@ -57,10 +58,8 @@ var slots = limit.Named("slots", limit.Rule{Key: limit.Everyone, Limit: 1, Algor
 // left returns how many slots are free.
 func left(t *testing.T, l *limit.Limiter) int64 {
 	t.Helper()
-	policy, err := l.Policy(slots)
-	require.NoError(t, err)
-	d, err := policy.Peek(t.Context(), limit.Request{})
-	require.NoError(t, err)
+	policy := must.Get(l.Policy(slots))(t)
+	d := must.Get(policy.Peek(t.Context(), limit.Request{}))(t)
 	return slices.Collect(d.Rules())[0].Remaining
 }
 

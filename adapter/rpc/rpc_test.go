@@ -25,6 +25,7 @@ import (
 	"github.com/routelimit/limit/adapter/rpc/connectlimit"
 	"github.com/routelimit/limit/adapter/rpc/grpclimit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/rules"
 )
@@ -361,8 +362,7 @@ func TestChargedTwice(t *testing.T) {
 // and that its own client finds the header in the metadata.
 func TestUnknownMethods(t *testing.T) {
 	c := frameworks["gRPC"].start(t, nil, limit.EachRoute(limit.PerIP(time.Hour, 2)))
-	conn, err := grpc.NewClient(c.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
+	conn := must.Get(grpc.NewClient(c.address, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	defer conn.Close()
 	var header metadata.MD
 	for i, want := range []codes.Code{codes.Unimplemented, codes.Unimplemented, codes.ResourceExhausted} {

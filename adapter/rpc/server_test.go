@@ -25,6 +25,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/adapter/rpc/connectlimit"
 	"github.com/routelimit/limit/adapter/rpc/grpclimit"
+	"github.com/routelimit/limit/internal/must"
 )
 
 const (
@@ -100,8 +101,7 @@ func limitGRPC(s service) func(*testing.T) string {
 		unary, streams = append(unary, rl.Unary(rules)), append(streams, rl.Stream(rules))
 	}
 	return func(t *testing.T) string {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
+		listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		server := grpc.NewServer(grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(streams...),
 			grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error { return status.Error(codes.Unimplemented, "unknown") }))
 		pb.RegisterTestServiceServer(server, &serveGRPC{service: s})
@@ -244,8 +244,7 @@ func (c client) answer(header http.Header, err error) answer {
 			a.header = failed.Meta()
 		}
 		for _, detail := range failed.Details() {
-			message, err := detail.Value()
-			require.NoError(c.t, err)
+			message := must.Get(detail.Value())(c.t)
 			a.details = append(a.details, message)
 		}
 	} else {

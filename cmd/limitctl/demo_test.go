@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 )
 
@@ -76,16 +77,13 @@ type answered struct {
 
 func send(t *testing.T, method, url string, headers ...string) answered {
 	t.Helper()
-	r, err := http.NewRequest(method, url, nil)
-	require.NoError(t, err)
+	r := must.Get(http.NewRequest(method, url, nil))(t)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	response, err := http.DefaultClient.Do(r)
-	require.NoError(t, err)
+	response := must.Get(http.DefaultClient.Do(r))(t)
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
+	body := must.Get(io.ReadAll(response.Body))(t)
 	return answered{response, string(body)}
 }
 
@@ -208,13 +206,12 @@ func TestDemoPage(t *testing.T) {
 }
 
 func TestDemoPortTaken(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 
 	cmd := newCommand()
 	cmd.SetArgs([]string{"demo", "--addr", listener.Addr().String()})
-	err = cmd.ExecuteContext(t.Context())
+	err := cmd.ExecuteContext(t.Context())
 	assert.EqualError(t, err, listener.Addr().String()+" is in use, perhaps by another demo: "+
 		"use a free port with --addr 127.0.0.1:0 (make demo ADDR=127.0.0.1:0)")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -217,8 +218,7 @@ func TestHostileKeys(t *testing.T) {
 func TestTwoScopes(t *testing.T) {
 	client := redistest.Real(t)
 	limiter := limit.New(redisstore.New(client, &redisstore.Options{Timeout: 5 * time.Second}), nil)
-	each, err := limiter.Policy(limit.EachRoute(limit.PerIP(time.Hour, 5)))
-	require.NoError(t, err)
+	each := must.Get(limiter.Policy(limit.EachRoute(limit.PerIP(time.Hour, 5))))(t)
 	h := each.Handler(limiter.Limit(limit.Rules(limit.PerIP(time.Hour, 9)))(http.NotFoundHandler()))
 	for range 5 {
 		r := httptest.NewRequest("GET", "/a", nil)
@@ -240,10 +240,8 @@ func TestTwoScopes(t *testing.T) {
 func TestHashedKeys(t *testing.T) {
 	client := redistest.Real(t)
 	limiter := limit.New(redisstore.New(client, &redisstore.Options{Secret: []byte("0123456789abcdef"), Timeout: time.Minute}), nil)
-	policy, err := limiter.Policy(limit.Named("login", limit.MustParse("1/1h per ip").Rules()...))
-	require.NoError(t, err)
-	_, err = policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}})
-	require.NoError(t, err)
+	policy := must.Get(limiter.Policy(limit.Named("login", limit.MustParse("1/1h per ip").Rules()...)))(t)
+	must.Get(policy.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}}))(t)
 	flags := []string{"--redis", "redis://" + client.Options().Addr, "--rules", "1/1h per ip", "--on", "login"}
 	t.Setenv("SECRET", "0123456789abcdef")
 
@@ -270,10 +268,8 @@ func TestOperateCluster(t *testing.T) {
 	client := redistest.Cluster(t)
 	limiter := limit.New(redisstore.New(client, &redisstore.Options{Timeout: 5 * time.Second}), nil)
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
-		policy, err := limiter.Policy(limit.Named(name, limit.MustParse("1/1h per user").Rules()...))
-		require.NoError(t, err)
-		_, err = policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}})
-		require.NoError(t, err)
+		policy := must.Get(limiter.Policy(limit.Named(name, limit.MustParse("1/1h per user").Rules()...)))(t)
+		must.Get(policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}}))(t)
 	}
 	flags := []string{"--redis", "redis://" + client.Options().Addrs[4]}
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {

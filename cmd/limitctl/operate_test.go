@@ -13,6 +13,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -52,8 +53,7 @@ func newServer(t *testing.T) *server {
 // try sends a request to log in.
 func (s *server) try(t *testing.T, ip, user string) bool {
 	t.Helper()
-	d, err := s.login.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": ip, "user": user}})
-	require.NoError(t, err)
+	d := must.Get(s.login.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": ip, "user": user}}))(t)
 	return d.Allowed
 }
 
@@ -200,11 +200,9 @@ func TestHoldsAndDebts(t *testing.T) {
 	client := redistest.Real(t)
 	store := redisstore.New(client, &redisstore.Options{Timeout: 5 * time.Second})
 	const rule = "100/1h per user token-bucket burst 100 debt 50"
-	p, err := limit.New(store, nil).Policy(limit.Named("model", limit.MustParse(rule).Rules()...))
-	require.NoError(t, err)
+	p := must.Get(limit.New(store, nil).Policy(limit.Named("model", limit.MustParse(rule).Rules()...)))(t)
 	of := func(user, id string, cost int64) limit.Decision {
-		d, err := p.Take(t.Context(), limit.Request{Keys: map[string]string{"user": user}, Cost: cost, Hold: time.Hour, ID: id})
-		require.NoError(t, err)
+		d := must.Get(p.Take(t.Context(), limit.Request{Keys: map[string]string{"user": user}, Cost: cost, Hold: time.Hour, ID: id}))(t)
 		require.True(t, d.Allowed)
 		return d
 	}
@@ -241,8 +239,7 @@ func TestHoldsAndDebts(t *testing.T) {
 // all requests share.
 func TestResetOfNothing(t *testing.T) {
 	s := newServer(t)
-	_, err := s.api.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}})
-	require.NoError(t, err)
+	must.Get(s.api.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}}))(t)
 	for _, command := range []string{"reset", "inspect"} {
 		code, out, problem := s.run(t, command, "--key", "")
 		assert.Equal(t, []any{3, ""}, []any{code, out})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/ops/livepage"
@@ -42,16 +43,14 @@ func newInstance(t *testing.T, addr string, instances int) *instance {
 
 func (i *instance) take(t *testing.T) limit.Decision {
 	t.Helper()
-	d, err := i.api.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}})
-	require.NoError(t, err)
+	d := must.Get(i.api.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}}))(t)
 	return d
 }
 
 // look returns what the next request would meet.
 func (i *instance) look(t *testing.T) limit.Decision {
 	t.Helper()
-	d, err := i.api.Peek(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}})
-	require.NoError(t, err)
+	d := must.Get(i.api.Peek(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}}))(t)
 	return d
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/ops/feed"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -24,12 +25,10 @@ func TestSentinels(t *testing.T) {
 	sentinel := redistest.StartSentinel(t)
 	client := redistest.Closing(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: sentinel.Name, SentinelAddrs: sentinel.Addrs}))
 	limiter := limit.New(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), nil)
-	api, err := limiter.Policy(limit.Named("api", limit.PerUser(time.Hour, 2)))
-	require.NoError(t, err)
+	api := must.Get(limiter.Policy(limit.Named("api", limit.PerUser(time.Hour, 2))))(t)
 	t.Cleanup(feed.Publish(limiter, client, nil))
 	take := func() {
-		_, err := api.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}})
-		require.NoError(t, err)
+		must.Get(api.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}}))(t)
 	}
 	take()
 	stop := func(addr string) {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/cmd/limitctl/replay"
+	"github.com/routelimit/limit/internal/must"
 )
 
 var update = flag.Bool("update", false, "write testdata anew")
@@ -38,8 +39,7 @@ func golden(t *testing.T, name, got string) {
 	if *update {
 		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
+	want := must.Get(os.ReadFile(path))(t)
 	assert.Equal(t, string(want), got, "if this is right: go test -run Simulate -update .")
 }
 
@@ -95,8 +95,7 @@ func TestSimulateAnswer(t *testing.T) {
 }
 
 func TestSimulateStandardInput(t *testing.T) {
-	text, err := os.ReadFile(handMade)
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile(handMade))(t)
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	w.Write(text)
@@ -113,8 +112,7 @@ func TestSimulateStandardInput(t *testing.T) {
 // TestSimulateSuggestsFromInput reads the standard input a second time, from a copy that it
 // removes, and says the same as of the file.
 func TestSimulateSuggestsFromInput(t *testing.T) {
-	text, err := os.ReadFile(handMade)
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile(handMade))(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	var out bytes.Buffer
 	cmd := newCommand()
@@ -124,16 +122,14 @@ func TestSimulateSuggestsFromInput(t *testing.T) {
 	require.NoError(t, cmd.Execute())
 	want, _ := exits(t, 0, "simulate", handMade)
 	assert.Equal(t, strings.ReplaceAll(want, handMade, "the standard input"), out.String())
-	left, err := os.ReadDir(os.TempDir())
-	require.NoError(t, err)
+	left := must.Get(os.ReadDir(os.TempDir()))(t)
 	assert.Empty(t, left)
 }
 
 // TestSimulatePipe suggests limits from a pipe, which it cannot read twice, and does not say what
 // they would have refused.
 func TestSimulatePipe(t *testing.T) {
-	text, err := os.ReadFile(handMade)
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile(handMade))(t)
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
 	go func() {
@@ -165,8 +161,7 @@ func TestSimulateTop(t *testing.T) {
 
 // TestSimulateSilentInput interrupts a command that waits for a silent writer.
 func TestSimulateSilentInput(t *testing.T) {
-	lines, err := os.ReadFile(handMade)
-	require.NoError(t, err)
+	lines := must.Get(os.ReadFile(handMade))(t)
 	for name, sent := range map[string][]byte{"nothing": nil, "lines": lines} {
 		t.Run(name, func(t *testing.T) {
 			in, writer := io.Pipe()

@@ -16,6 +16,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/ops/feed"
 )
@@ -51,8 +52,7 @@ func TestWatch(t *testing.T) {
 		limiter := limit.New(nil, nil)
 		t.Cleanup(feed.Publish(limiter, client, &feed.Options{Instance: instance}))
 		for _, name := range []string{"login", "search"} {
-			p, err := limiter.Policy(limit.Named(name, limit.PerUser(time.Minute, 2)))
-			require.NoError(t, err)
+			p := must.Get(limiter.Policy(limit.Named(name, limit.PerUser(time.Minute, 2))))(t)
 			policies[instance+name] = p
 		}
 	}
@@ -60,8 +60,7 @@ func TestWatch(t *testing.T) {
 	some, _, stopSome := watching(t, "--redis", url, "--refused", "--policy", "login")
 	lines, _, stopJSON := watching(t, "--redis", url, "--json")
 	take := func(instance, name, user string) {
-		_, err := policies[instance+name].Take(t.Context(), limit.Request{Keys: map[string]string{"user": user}})
-		require.NoError(t, err)
+		must.Get(policies[instance+name].Take(t.Context(), limit.Request{Keys: map[string]string{"user": user}}))(t)
 	}
 	redistest.Await(t, 10*time.Second, "decisions of both instances", func() bool {
 		take("api-1", "login", "\x1b[2J\u009b2J\u202e\x7falice")

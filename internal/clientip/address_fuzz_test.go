@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/must"
 )
 
 // FuzzAddress checks that every spelling of an address has one key, and that two
@@ -38,8 +40,7 @@ func FuzzAddress(f *testing.F) {
 		for _, s := range spellings {
 			require.Equal(t, key, Key(s, prefix), "%q", s)
 		}
-		around, err := a.WithZone("").Prefix(a.BitLen() - int(bits)%33)
-		require.NoError(t, err)
+		around := must.Get(a.WithZone("").Prefix(a.BitLen() - int(bits)%33))(t)
 		require.True(t, Prefix(around).Contains(client(a, 128).Addr()), "%v in %v", a, around)
 		same := client(a, prefix) == client(b, prefix)
 		require.Equal(t, same, key == Key(b.String(), prefix), "%v, %v", a, b)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -83,8 +84,7 @@ func TestSettleWatching(t *testing.T) {
 	}
 	settle := func(n int64) func(*Decision) {
 		return func(d *Decision) {
-			_, err := d.Settle(t.Context(), func(int, int64) int64 { return n })
-			require.NoError(t, err)
+			must.Get(d.Settle(t.Context(), func(int, int64) int64 { return n }))(t)
 		}
 	}
 	for name, row := range map[string]struct {

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/internal/must"
 )
 
 func TestThrottle(t *testing.T) {
@@ -81,8 +81,7 @@ func TestWrite(t *testing.T) {
 // TestCodes holds the list of codes to the constants, except those that a limiter does
 // not write.
 func TestCodes(t *testing.T) {
-	text, err := os.ReadFile("notice.go")
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile("notice.go"))(t)
 	var declared []string
 	for _, code := range regexp.MustCompile(`= "(LIMIT-[1-3]\d+)"`).FindAllStringSubmatch(string(text), -1) {
 		declared = append(declared, code[1])

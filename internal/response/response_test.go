@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/must"
 )
 
 func TestStatus(t *testing.T) {
@@ -102,8 +104,7 @@ func TestHijack(t *testing.T) {
 		status <- recorder.Status()
 	}))
 	defer server.Close()
-	response, err := server.Client().Get(server.URL)
-	require.NoError(t, err)
+	response := must.Get(server.Client().Get(server.URL))(t)
 	response.Body.Close()
 	assert.Equal(t, http.StatusNoContent, response.StatusCode, "the handler has the connection")
 	assert.Equal(t, http.StatusSwitchingProtocols, <-status)

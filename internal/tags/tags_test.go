@@ -8,7 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/must"
 )
 
 func handler(http.ResponseWriter, *http.Request) {}
@@ -31,8 +32,7 @@ type Ring struct {
 func TestEmbeddedInItself(t *testing.T) {
 	ring := &Ring{Handler: handler}
 	ring.Ring = ring
-	fields, err := read(ring)
-	require.NoError(t, err)
+	fields := must.Get(read(ring))(t)
 	assert.Len(t, fields, 1)
 }
 

@@ -8,7 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/must"
 )
 
 var units = map[string]string{"{request}": "requests", "{store}": "stores", "{outage}": "outages", "{hold}": "holds", "{unit}": "units", "s": "seconds", "1": "0 to 1"}
@@ -25,8 +26,7 @@ func row(m *Metric) string {
 // TestDocumentation checks that docs/metrics.md has the table of metrics, and the
 // values of labels.
 func TestDocumentation(t *testing.T) {
-	page, err := os.ReadFile("../../docs/metrics.md")
-	require.NoError(t, err)
+	page := must.Get(os.ReadFile("../../docs/metrics.md"))(t)
 	var table, values strings.Builder
 	for _, m := range slices.Concat(OfDecisions, OfLimiters) {
 		table.WriteString(row(m))

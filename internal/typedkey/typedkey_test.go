@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/typedkey"
 )
 
@@ -16,8 +16,7 @@ func TestKeys(t *testing.T) {
 		for _, r := range limit.MustParse("ip: 1/1h per ip; user: 1/1h per user; either: 1/1h per user or ip; " +
 			"both: 1/1h per ip and user; all: 1/1h global; nested: 1/1h per user or (ip and user)").Rules() {
 			if r.Name == name {
-				form, err := typedkey.Of(&r, 0)
-				require.NoError(t, err)
+				form := must.Get(typedkey.Of(&r, 0))(t)
 				return &form
 			}
 		}
@@ -60,11 +59,9 @@ func TestKeys(t *testing.T) {
 		assert.NoError(t, err)
 		assert.Equal(t, c.one, one, "%s %s", c.rule, c.text)
 	}
-	hash, err := of("user").One(long)
-	require.NoError(t, err)
+	hash := must.Get(of("user").One(long))(t)
 	assert.Regexp(t, `^sha256:[0-9a-f]{64}$`, hash)
-	again, err := of("user").One(hash)
-	require.NoError(t, err)
+	again := must.Get(of("user").One(hash))(t)
 	assert.Equal(t, hash, again, "as it is shown")
 	for name, want := range map[string][2]bool{"both": {true, false}, "nested": {true, false}, "either": {false, false}, "all": {false, true}} {
 		assert.Equal(t, want, [2]bool{of(name).Composite(), of(name).Shared()}, name)

@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/adapter"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/ops/access"
 )
 
@@ -27,8 +27,7 @@ func user(r *http.Request) string { return r.Header.Get("X-User") }
 
 func mustParse(t testing.TB, text string) *access.List {
 	t.Helper()
-	l, err := access.Parse(strings.NewReader(text), nil)
-	require.NoError(t, err)
+	l := must.Get(access.Parse(strings.NewReader(text), nil))(t)
 	return l
 }
 
@@ -105,8 +104,7 @@ func TestSpellings(t *testing.T) {
 			assert.True(t, list.Matches(client(from(net.JoinHostPort(address, "1")))), "%s in %s", address, entry)
 		}
 		assert.False(t, list.Matches(client(from("[2001:db8::9]:1"))), entry)
-		e, err := access.ParseEntry(entry)
-		require.NoError(t, err)
+		e := must.Get(access.ParseEntry(entry))(t)
 		assert.NotContains(t, e.String(), ":", "a ban has one name")
 	}
 }
@@ -121,8 +119,7 @@ func TestIdentity(t *testing.T) {
 		Route:  func(string) (method, pattern string) { return "GET", "/" },
 		Caller: limit.Caller[string]{User: func(user string) string { return " " + user }},
 	}
-	policy, err := a.Bind(limiter, "/", limit.Rules(limit.PerIP(time.Minute, 100), limit.PerUser(time.Minute, 100)))
-	require.NoError(t, err)
+	policy := must.Get(a.Bind(limiter, "/", limit.Rules(limit.PerIP(time.Minute, 100), limit.PerUser(time.Minute, 100))))(t)
 	for _, test := range []struct {
 		client, user string
 		want         core.Mode
@@ -134,8 +131,7 @@ func TestIdentity(t *testing.T) {
 		{"203.0.113.3", "", core.ModeExact},
 		{"10.0.0.5", "", core.ModeExact},
 	} {
-		d, err := a.Decide(policy, from("10.0.0.5:80", "X-Forwarded-For", test.client), test.user, 0)
-		require.NoError(t, err)
+		d := must.Get(a.Decide(policy, from("10.0.0.5:80", "X-Forwarded-For", test.client), test.user, 0))(t)
 		assert.Equal(t, test.want, d.Mode, test)
 	}
 	assert.True(t, exempt.Matches(limit.Client{Request: from("203.0.113.1:80")}), "without a limiter, the peer")
@@ -148,8 +144,7 @@ func TestExemptProxy(t *testing.T) {
 	others := limit.New(nil, nil)
 	for text, warns := range map[string]bool{"10.0.0.0/8": true, "10.0.0.5": true, "192.0.2.0/24": false, "user alice": false} {
 		var log logbook.Book
-		l, err := access.Parse(strings.NewReader(text), &access.Options{Log: log.Log()})
-		require.NoError(t, err)
+		l := must.Get(access.Parse(strings.NewReader(text), &access.Options{Log: log.Log()}))(t)
 		for range 3 {
 			for _, limiter := range []*limit.Limiter{others, trusted} {
 				l.Bar(limit.Client{Request: from("192.0.2.1:80"), Limiter: limiter})

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/ops/access"
 )
 
@@ -81,8 +82,7 @@ func TestWatch(t *testing.T) {
 			require.NoError(w, err)
 			w.lists("10.0.0.1", "the file is empty, and may be half written: for an empty list, write a comment")
 			for _, part := range []string{"10.0.0.2\n10.", "0.0.", "3\n"} {
-				_, err = f.WriteString(part)
-				require.NoError(w, err)
+				must.Get(f.WriteString(part))(w)
 				if part != "3\n" {
 					time.Sleep(600 * time.Millisecond) // it is never the same at two looks
 				}
@@ -130,8 +130,7 @@ func TestWatchEnds(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "list")
 		write(t, path, "10.0.0.1\n")
 		ctx, cancel := context.WithCancel(t.Context())
-		l, err := access.Watch(ctx, path, nil)
-		require.NoError(t, err)
+		l := must.Get(access.Watch(ctx, path, nil))(t)
 		cancel()
 		synctest.Wait()
 		write(t, path, "10.0.0.2 # another size\n")

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/ops/control"
 )
@@ -89,12 +90,10 @@ func TestChanges(t *testing.T) {
 	b.put("x", "2", time.Hour)
 	c.put("y", "\x00 binary\n", 0)
 	know(t, time.Second, "x=2 y=\x00 binary\n", a, b, c)
-	deleted, err := a.control.Delete(t.Context(), "flags", "y", "bob")
-	require.NoError(t, err)
+	deleted := must.Get(a.control.Delete(t.Context(), "flags", "y", "bob"))(t)
 	assert.True(t, deleted)
 	know(t, time.Second, "x=2", a, b, c)
-	deleted, err = a.control.Delete(t.Context(), "flags", "y", "bob")
-	require.NoError(t, err)
+	deleted = must.Get(a.control.Delete(t.Context(), "flags", "y", "bob"))(t)
 	assert.False(t, deleted)
 
 	d := c.documents["x"]
@@ -102,12 +101,10 @@ func TestChanges(t *testing.T) {
 	assert.WithinDuration(t, time.Now(), d.At, time.Minute)
 	assert.WithinDuration(t, time.Now().Add(time.Hour), d.Expires, time.Minute)
 	know(t, 0, "x=2", follow(t, server.Addr))
-	documents, err := a.control.Read(t.Context(), "flags")
-	require.NoError(t, err)
+	documents := must.Get(a.control.Read(t.Context(), "flags"))(t)
 	assert.Equal(t, []any{1, "2"}, []any{len(documents), string(documents["x"].Value)})
 
-	history, err := a.control.History(t.Context(), "flags")
-	require.NoError(t, err)
+	history := must.Get(a.control.History(t.Context(), "flags"))(t)
 	require.Len(t, history, 4)
 	for i, want := range []control.Change{{Name: "y", By: "bob", Deleted: true}, {Name: "y", By: "ann"}, {Name: "x", By: "ann"}, {Name: "x", By: "ann"}} {
 		assert.WithinDuration(t, time.Now(), history[i].At, time.Minute)
@@ -115,8 +112,7 @@ func TestChanges(t *testing.T) {
 		history[i].At, history[i].Expires = time.Time{}, time.Time{}
 		assert.Equal(t, want, history[i])
 	}
-	keys, err := a.client.Keys(t.Context(), "*").Result()
-	require.NoError(t, err)
+	keys := must.Get(a.client.Keys(t.Context(), "*").Result())(t)
 	for _, key := range keys {
 		assert.True(t, strings.HasPrefix(key, "limit:control:{limit}:flags:"), key)
 	}
@@ -197,8 +193,7 @@ func TestRestart(t *testing.T) {
 	assert.WithinDuration(t, time.Now().Add(time.Hour), newcomer.documents["y"].Expires, time.Minute)
 	a.put("y", "2", 0)
 	know(t, time.Second, "x=new y=2", a, b, c, newcomer)
-	history, err := a.control.History(t.Context(), "flags")
-	require.NoError(t, err)
+	history := must.Get(a.control.History(t.Context(), "flags"))(t)
 	assert.True(t, slices.ContainsFunc(history, func(c control.Change) bool { return c.Name == "" && c.By == "a restore" }))
 }
 
@@ -218,13 +213,11 @@ func TestFarBehind(t *testing.T) {
 			}
 		})
 	}
-	_, err := writer.Delete(ctx, "flags", "old", "ann")
-	require.NoError(t, err)
+	must.Get(writer.Delete(ctx, "flags", "old", "ann"))(t)
 	writers.Wait()
 	know(t, time.Second, "x0=599 x1=599 x2=599 x3=599", a, follow(t, server.Addr))
 	assert.Less(t, a.calls, 500, "changes share calls")
-	history, err := writer.History(ctx, "flags")
-	require.NoError(t, err)
+	history := must.Get(writer.History(ctx, "flags"))(t)
 	assert.Len(t, history, control.MaxHistory)
 }
 
@@ -243,8 +236,7 @@ func TestBounds(t *testing.T) {
 	assert.ErrorIs(t, err, control.ErrFull)
 	assert.EqualError(t, err, "control: the kind is full: the documents of flags would have more than 64 MiB: delete some, or write shorter ones")
 	require.NoError(t, put("x0", control.MaxValue), "one is replaced")
-	_, err = c.Delete(ctx, "flags", "x1", "ann")
-	require.NoError(t, err)
+	must.Get(c.Delete(ctx, "flags", "x1", "ann"))(t)
 	require.NoError(t, put("y", control.MaxValue))
 
 	require.NoError(t, client.FlushDB(ctx).Err())
@@ -331,10 +323,8 @@ func TestCluster(t *testing.T) {
 	require.Equal(t, 0, <-known)
 	require.NoError(t, c.Put(ctx, "flags", "x", []byte("1"), time.Hour, "ann"))
 	require.Equal(t, 1, <-known)
-	_, err := c.Delete(ctx, "flags", "x", "ann")
-	require.NoError(t, err)
+	must.Get(c.Delete(ctx, "flags", "x", "ann"))(t)
 	require.Equal(t, 0, <-known)
-	history, err := c.History(ctx, "flags")
-	require.NoError(t, err)
+	history := must.Get(c.History(ctx, "flags"))(t)
 	assert.Len(t, history, 2)
 }

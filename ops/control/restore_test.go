@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/ops/control"
 )
@@ -21,16 +22,14 @@ import (
 func become(t *testing.T, to, from *redis.Client) {
 	t.Helper()
 	ctx := t.Context()
-	keys, err := from.Keys(ctx, "*").Result()
-	require.NoError(t, err)
-	_, err = to.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	keys := must.Get(from.Keys(ctx, "*").Result())(t)
+	must.Get(to.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		p.FlushAll(ctx)
 		for _, key := range keys {
 			p.Restore(ctx, key, 0, from.Dump(ctx, key).Val())
 		}
 		return nil
-	})
-	require.NoError(t, err)
+	}))(t)
 }
 
 // TestFailover loses changes to a primary that has made others since: fewer, as many,
@@ -53,8 +52,7 @@ func TestFailover(t *testing.T) {
 				a.put(name, "1", 0)
 			}
 			a.put("again", "1", 0)
-			_, err := a.control.Delete(t.Context(), "flags", "again", "ann")
-			require.NoError(t, err)
+			must.Get(a.control.Delete(t.Context(), "flags", "again", "ann"))(t)
 			time.Sleep(2 * time.Millisecond) // times of changes are in milliseconds
 			become(t, replica.Client(), server.Client())
 			a.put("x", "2", 0)
@@ -70,8 +68,7 @@ func TestFailover(t *testing.T) {
 				require.NoError(t, primary.Put(t.Context(), "flags", name, []byte(value), 0, "bob"))
 			}
 			remove := func(name string) {
-				_, err := primary.Delete(t.Context(), "flags", name, "bob")
-				require.NoError(t, err)
+				must.Get(primary.Delete(t.Context(), "flags", name, "bob"))(t)
 			}
 			for _, change := range []func(){
 				func() { remove("d") }, func() { put("new", "1") }, func() { put("e", "2") },
@@ -84,8 +81,7 @@ func TestFailover(t *testing.T) {
 			know(t, time.Second, want, follow(t, server.Addr))
 			b.put("z", "1", 0)
 			know(t, time.Second, want+" z=1", a, b, c)
-			deleted, err := c.control.Delete(t.Context(), "flags", "lost", "bob")
-			require.NoError(t, err)
+			deleted := must.Get(c.control.Delete(t.Context(), "flags", "lost", "bob"))(t)
 			require.True(t, deleted)
 			know(t, time.Second, strings.Replace(want, "lost=1 ", "", 1)+" z=1", a, b, c)
 		})

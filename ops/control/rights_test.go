@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/ops/control"
 )
@@ -24,8 +25,7 @@ import (
 // aclLines returns the commands of docs/redis.md for a user.
 func aclLines(t testing.TB, user string) (lines [][]any) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/redis.md")
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile("../../docs/redis.md"))(t)
 	for _, m := range regexp.MustCompile(`(?m)^> (ACL SETUSER `+user+` (?:.*\\\n)*.*)$`).FindAllStringSubmatch(string(text), -1) {
 		var words []any
 		for _, w := range strings.Fields(strings.ReplaceAll(m[1], "\\\n", " ")) {
@@ -138,8 +138,7 @@ func TestNote(t *testing.T) {
 	for _, note := range []string{strings.Repeat("n", 201), "a\nb", "\xff"} {
 		assert.ErrorContains(t, c.Put(t.Context(), "flags", "x", nil, 0, "ann", note), "control: a note of ")
 	}
-	changes, err := c.History(t.Context(), "flags")
-	require.NoError(t, err)
+	changes := must.Get(c.History(t.Context(), "flags"))(t)
 	require.Len(t, changes, 2)
 	assert.Equal(t, []string{"", "sum \"1\""}, []string{changes[0].Note, changes[1].Note})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/ops/feed"
@@ -101,27 +102,23 @@ func publish(t *testing.T, client redis.UniversalClient, instance string, o feed
 }
 
 func policy(t testing.TB, limiter *limit.Limiter, rules ...limit.Rule) *limit.Policy {
-	p, err := limiter.Policy(limit.Named("api", rules...))
-	require.NoError(t, err)
+	p := must.Get(limiter.Policy(limit.Named("api", rules...)))(t)
 	return p
 }
 
 func take(t testing.TB, p *limit.Policy, n int, user string) {
 	for range n {
-		_, err := p.Take(context.Background(), limit.Request{Keys: map[string]string{"user": user}})
-		require.NoError(t, err)
+		must.Get(p.Take(context.Background(), limit.Request{Keys: map[string]string{"user": user}}))(t)
 	}
 }
 
 // calls returns how often the server has run a command.
 func calls(t *testing.T, client *redis.Client, command string) int {
-	text, err := client.Info(t.Context(), "commandstats").Result()
-	require.NoError(t, err)
+	text := must.Get(client.Info(t.Context(), "commandstats").Result())(t)
 	_, rest, ok := strings.Cut(text, "cmdstat_"+command+":calls=")
 	n := 0
 	if ok {
-		_, err = fmt.Sscanf(rest, "%d", &n)
-		require.NoError(t, err)
+		must.Get(fmt.Sscanf(rest, "%d", &n))(t)
 	}
 	return n
 }
@@ -158,8 +155,7 @@ func TestTwoInstances(t *testing.T) {
 	assert.Empty(t, a.failures())
 
 	for {
-		message, err := raw.ReceiveMessage(t.Context())
-		require.NoError(t, err)
+		message := must.Get(raw.ReceiveMessage(t.Context()))(t)
 		assert.NotContains(t, message.Payload, "secret")
 		if strings.Contains(message.Payload, "alice") {
 			assert.Regexp(t, `^\{"instance":"web-1","events":\[.*\{"at":"20\d\d-\d\d-\d\dT[\d:.]{8,12}Z","policy":"POST /login","method":"POST",`+

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/operate"
 )
 
@@ -81,8 +82,7 @@ func BenchmarkDecision(b *testing.B) {
 			if name == "published" {
 				p.kinds[refused].slots, p.kinds[admitted].slots = 1<<60, 1<<60
 			}
-			policy, err := limiter.Policy(limit.Named("p", limit.PerUser(time.Hour, 1000), limit.Global(time.Hour, 1000)))
-			require.NoError(b, err)
+			policy := must.Get(limiter.Policy(limit.Named("p", limit.PerUser(time.Hour, 1000), limit.Global(time.Hour, 1000))))(b)
 			request := limit.Request{Keys: map[string]string{"user": "alice"}}
 			b.ReportAllocs()
 			for b.Loop() {

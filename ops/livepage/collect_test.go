@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/operate"
 )
 
@@ -23,12 +24,10 @@ func decisions(t testing.TB, p, n int, allowed bool) (list []limit.Decision) {
 	limiter := limit.New(nil, limits)
 	operate.Observe(limiter, func(_ *http.Request, d limit.Decision, _ error) { list = append(list, d) })
 	for i := range p {
-		policy, err := limiter.Policy(limit.Named(fmt.Sprintf("policy-%d", i), limit.PerUser(time.Hour, 1), limit.Rule{Key: limit.Everyone, Limit: 1_000_000, Window: time.Hour, Algorithm: limit.SlidingCells{}}))
-		require.NoError(t, err)
+		policy := must.Get(limiter.Policy(limit.Named(fmt.Sprintf("policy-%d", i), limit.PerUser(time.Hour, 1), limit.Rule{Key: limit.Everyone, Limit: 1_000_000, Window: time.Hour, Algorithm: limit.SlidingCells{}})))(t)
 		for j := i; j < n; j += p {
 			for range 2 {
-				_, err := policy.Take(context.Background(), limit.Request{Keys: map[string]string{"user": fmt.Sprintf("user-%d", j)}})
-				require.NoError(t, err)
+				must.Get(policy.Take(context.Background(), limit.Request{Keys: map[string]string{"user": fmt.Sprintf("user-%d", j)}}))(t)
 			}
 		}
 	}

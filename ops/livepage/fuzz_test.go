@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/ops/livepage"
 )
 
@@ -34,8 +35,7 @@ func FuzzRequests(f *testing.F) {
 		limiter := limit.New(nil, &limit.Options{Log: slog.New(slog.DiscardHandler)})
 		h := livepage.Handler(limiter, &livepage.Options{Token: token})
 		cookie := signIn(t, h, "/", token)
-		policy, err := limiter.Policy(limit.Named("api", limit.PerUser(time.Hour, 1), limit.Global(time.Hour, 9)))
-		require.NoError(t, err)
+		policy := must.Get(limiter.Policy(limit.Named("api", limit.PerUser(time.Hour, 1), limit.Global(time.Hour, 9))))(t)
 		for range 2 {
 			if _, err := policy.Take(context.Background(), limit.Request{Keys: map[string]string{"user": key}}); err != nil {
 				key = "" // a key that the policy does not take

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/ops/livepage"
 )
 
@@ -83,8 +84,7 @@ func serve(t testing.TB, limits *limit.Options, options *livepage.Options) *serv
 // send returns the status and the body of the answer to a request with headers.
 func (s *service) send(t testing.TB, method, path, body string, headers ...string) (int, string) {
 	t.Helper()
-	r, err := http.NewRequest(method, s.URL+path, strings.NewReader(body))
-	require.NoError(t, err)
+	r := must.Get(http.NewRequest(method, s.URL+path, strings.NewReader(body)))(t)
 	if s.cookie != nil {
 		r.AddCookie(s.cookie)
 	}
@@ -93,11 +93,9 @@ func (s *service) send(t testing.TB, method, path, body string, headers ...strin
 			r.Host = headers[i+1]
 		}
 	}
-	w, err := http.DefaultTransport.RoundTrip(r)
-	require.NoError(t, err)
+	w := must.Get(http.DefaultTransport.RoundTrip(r))(t)
 	defer w.Body.Close()
-	text, err := io.ReadAll(w.Body)
-	require.NoError(t, err)
+	text := must.Get(io.ReadAll(w.Body))(t)
 	return w.StatusCode, string(text)
 }
 
@@ -116,14 +114,12 @@ func (s *service) stateFor(t testing.TB, query, who string) (state map[string]an
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, "GET", s.URL+"/limits/events?"+query, nil)
-	require.NoError(t, err)
+	r := must.Get(http.NewRequestWithContext(ctx, "GET", s.URL+"/limits/events?"+query, nil))(t)
 	r.Header.Set("X-Who", who)
 	if s.cookie != nil {
 		r.AddCookie(s.cookie)
 	}
-	w, err := http.DefaultClient.Do(r)
-	require.NoError(t, err)
+	w := must.Get(http.DefaultClient.Do(r))(t)
 	defer w.Body.Close()
 	require.Equal(t, 200, w.StatusCode)
 	lines := bufio.NewScanner(w.Body)
@@ -209,11 +205,9 @@ func TestPeekAndReset(t *testing.T) {
 // TestTypedKeys types values of requests, for which a rule has other keys.
 func TestTypedKeys(t *testing.T) {
 	s := serve(t, nil, nil)
-	p, err := s.limiter.Policy(limit.Named("api", limit.MustParse("either: 2/1h per user or ip; address: 3/1h per ip; both: 9/1h per ip and user").Rules()...))
-	require.NoError(t, err)
+	p := must.Get(s.limiter.Policy(limit.Named("api", limit.MustParse("either: 2/1h per user or ip; address: 3/1h per ip; both: 9/1h per ip and user").Rules()...)))(t)
 	for range 2 {
-		_, err := p.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice", "ip": "2001:db8::5"}})
-		require.NoError(t, err)
+		must.Get(p.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice", "ip": "2001:db8::5"}}))(t)
 	}
 	for _, test := range []struct {
 		rule, key string
@@ -232,8 +226,7 @@ func TestTypedKeys(t *testing.T) {
 		status, body := s.send(t, "POST", "/limits/reset", `{"policy":"api","rule":"`+key[0]+`","key":"`+key[1]+`"}`, "Content-Type", "application/json")
 		assert.Equal(t, 200, status, body)
 	}
-	d, err := p.Peek(t.Context(), limit.Request{Keys: map[string]string{"user": "alice", "ip": "2001:db8::5"}})
-	require.NoError(t, err)
+	d := must.Get(p.Peek(t.Context(), limit.Request{Keys: map[string]string{"user": "alice", "ip": "2001:db8::5"}}))(t)
 	for r := range d.Rules() {
 		assert.True(t, r.Name == "both" || r.Remaining == r.Capacity, r.Name)
 	}

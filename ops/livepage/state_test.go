@@ -21,6 +21,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/stores/memstore"
 )
 
@@ -57,8 +58,7 @@ func pageOf(store core.Store, options *Options) (*limit.Limiter, *page) {
 
 func bind(t testing.TB, limiter *limit.Limiter, set limit.RuleSet) *limit.Policy {
 	t.Helper()
-	policy, err := limiter.Policy(set)
-	require.NoError(t, err)
+	policy := must.Get(limiter.Policy(set))(t)
 	return policy
 }
 
@@ -73,8 +73,7 @@ func take(t testing.TB, policy *limit.Policy, user string) {
 // viewOf returns the decoded view of a query, and its size.
 func viewOf(t testing.TB, p *page, text string) (s state, size int) {
 	t.Helper()
-	values, err := url.ParseQuery(text)
-	require.NoError(t, err)
+	values := must.Get(url.ParseQuery(text))(t)
 	view := p.view(queryOf(values))
 	require.NoError(t, json.Unmarshal(view, &s))
 	return s, len(view)
@@ -206,8 +205,7 @@ func TestBansOfRules(t *testing.T) {
 	require.Len(t, list, 1)
 	assert.WithinDuration(t, time.Now().Add(time.Hour), time.UnixMilli(list[0].Until), time.Minute)
 	assert.Equal(t, ban{Policy: "login", Rule: "guesses", Key: "mallory", Until: list[0].Until}, list[0])
-	_, err := p.reset(t.Context(), viewer{}, &action{Policy: "login", Rule: "guesses", key: "mallory"})
-	require.NoError(t, err)
+	must.Get(p.reset(t.Context(), viewer{}, &action{Policy: "login", Rule: "guesses", key: "mallory"}))(t)
 	assert.Empty(t, banned(), "lifted")
 	for range 3 {
 		take(t, policy, "mallory")

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/ops/livepage"
 )
 
@@ -26,11 +27,9 @@ import (
 func (s *service) events(t *testing.T, who string) *http.Response {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	r, err := http.NewRequestWithContext(ctx, "GET", s.URL+"/limits/events", nil)
-	require.NoError(t, err)
+	r := must.Get(http.NewRequestWithContext(ctx, "GET", s.URL+"/limits/events", nil))(t)
 	r.Header.Set("X-Who", who)
-	w, err := http.DefaultTransport.RoundTrip(r)
-	require.NoError(t, err)
+	w := must.Get(http.DefaultTransport.RoundTrip(r))(t)
 	t.Cleanup(func() { cancel(); w.Body.Close() })
 	return w
 }
@@ -67,8 +66,7 @@ func TestStreamsOfOneViewer(t *testing.T) {
 			for i := range 100 {
 				require.Equal(t, 200, s.events(t, who(i)).StatusCode)
 			}
-			text, err := io.ReadAll(oldest.Body)
-			require.NoError(t, err)
+			text := must.Get(io.ReadAll(oldest.Body))(t)
 			assert.Contains(t, string(text), "event: replaced\ndata: {}\n\n")
 			require.Equal(t, 200, s.events(t, "bob").StatusCode, "others are not locked out")
 			require.Equal(t, 200, s.events(t, "ann").StatusCode)
@@ -96,11 +94,9 @@ func TestShutdown(t *testing.T) {
 			server.Config.ReadTimeout, server.Config.WriteTimeout = 300*time.Millisecond, 300*time.Millisecond
 			server.StartTLS()
 			defer server.Close()
-			r, err := http.NewRequest("GET", server.URL+"/limits/events", nil)
-			require.NoError(t, err)
+			r := must.Get(http.NewRequest("GET", server.URL+"/limits/events", nil))(t)
 			r.AddCookie(signIn(t, page, "/limits/", token))
-			w, err := server.Client().Do(r)
-			require.NoError(t, err)
+			w := must.Get(server.Client().Do(r))(t)
 			defer w.Body.Close()
 			require.Equal(t, name == "http2", w.ProtoMajor == 2)
 			events := make(chan string, 10)
@@ -182,8 +178,7 @@ func TestSlowViewer(t *testing.T) {
 		dial := func() net.Conn {
 			client, conn := net.Pipe()
 			listener.conns <- localPipe{conn}
-			_, err := io.WriteString(client, "GET /events HTTP/1.1\r\nHost: localhost\r\nCookie: "+cookie.Name+"="+cookie.Value+"\r\n\r\n")
-			require.NoError(t, err)
+			must.Get(io.WriteString(client, "GET /events HTTP/1.1\r\nHost: localhost\r\nCookie: "+cookie.Name+"="+cookie.Value+"\r\n\r\n"))(t)
 			return client
 		}
 		stuck := dial()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/stores/memstore"
 )
@@ -176,8 +177,7 @@ func TestPeekOfDebtsAndHolds(t *testing.T) {
 		limiter, p := pageOf(nil, nil)
 		policy := bind(t, limiter, limit.Named("api", limit.Rule{Name: "tokens", Key: limit.ByUser, Limit: 60, Window: time.Minute, Algorithm: limit.TokenBucket{}, Debt: 50}))
 		of := func(user, id string, cost int64) limit.Decision {
-			d, err := policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": user}, Cost: cost, Hold: time.Minute, ID: id})
-			require.NoError(t, err)
+			d := must.Get(policy.Take(t.Context(), limit.Request{Keys: map[string]string{"user": user}, Cost: cost, Hold: time.Minute, ID: id}))(t)
 			return d
 		}
 		look := func(user string) string {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/ops/livepage"
 )
 
@@ -23,8 +24,7 @@ import (
 // such as nginx since 1.29.7: its clients read and change nothing.
 func TestClientsOfProxy(t *testing.T) {
 	s := serve(t, nil, nil)
-	target, err := url.Parse(s.URL)
-	require.NoError(t, err)
+	target := must.Get(url.Parse(s.URL))(t)
 	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(target) // and so the Host
 		r.Out.Header.Del("X-Forwarded-For")
@@ -59,12 +59,10 @@ func TestRandomToken(t *testing.T) {
 
 	server := httptest.NewServer(mux)
 	defer server.Close()
-	jar, err := cookiejar.New(nil)
-	require.NoError(t, err)
+	jar := must.Get(cookiejar.New(nil))(t)
 	browser := &http.Client{Jar: jar}
 	get := func(path string) *http.Response {
-		w, err := browser.Get(server.URL + path)
-		require.NoError(t, err)
+		w := must.Get(browser.Get(server.URL + path))(t)
 		w.Body.Close()
 		return w
 	}

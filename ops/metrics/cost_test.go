@@ -10,13 +10,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/ops/metrics/otellimit"
 	"github.com/routelimit/limit/ops/metrics/promlimit"
 )
@@ -33,8 +33,7 @@ var exporters = map[string]func(testing.TB) observer{
 }
 
 func otel(tb testing.TB, provider metric.MeterProvider) observer {
-	observe, err := otellimit.Observe(provider)
-	require.NoError(tb, err)
+	observe := must.Get(otellimit.Observe(provider))(tb)
 	return observe
 }
 
@@ -55,8 +54,7 @@ func BenchmarkTake(b *testing.B) {
 				if make := exporters[exporter]; make != nil {
 					options.Observe = make(b)
 				}
-				policy, err := limit.New(nil, options).Policy(limit.Named("p", benchmarks[name]...))
-				require.NoError(b, err)
+				policy := must.Get(limit.New(nil, options).Policy(limit.Named("p", benchmarks[name]...)))(b)
 				request := limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}}
 				b.ReportAllocs()
 				for b.Loop() {
@@ -70,12 +68,10 @@ func BenchmarkTake(b *testing.B) {
 // BenchmarkObserve measures the function alone, in one goroutine and in several.
 func BenchmarkObserve(b *testing.B) {
 	for _, name := range slices.Sorted(maps.Keys(benchmarks)) {
-		policy, err := limit.New(nil, nil).Policy(limit.Named("p", benchmarks[name]...))
-		require.NoError(b, err)
+		policy := must.Get(limit.New(nil, nil).Policy(limit.Named("p", benchmarks[name]...)))(b)
 		var d limit.Decision
 		for range 2 {
-			d, err = policy.Take(b.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}})
-			require.NoError(b, err)
+			d = must.Get(policy.Take(b.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}}))(b)
 		}
 		for _, exporter := range slices.Sorted(maps.Keys(exporters)) {
 			observe := exporters[exporter](b)
@@ -101,11 +97,9 @@ func BenchmarkObserve(b *testing.B) {
 func TestAllocations(t *testing.T) {
 	for name, make := range exporters {
 		observe := make(t)
-		policy, err := limit.New(nil, nil).Policy(limit.Named("p", limit.Global(time.Hour, 1), limit.Global(time.Minute, 1000)))
-		require.NoError(t, err)
+		policy := must.Get(limit.New(nil, nil).Policy(limit.Named("p", limit.Global(time.Hour, 1), limit.Global(time.Minute, 1000))))(t)
 		for range 2 {
-			d, err := policy.Take(t.Context(), limit.Request{})
-			require.NoError(t, err)
+			d := must.Get(policy.Take(t.Context(), limit.Request{}))(t)
 			d.Latency = time.Millisecond
 			assert.Zero(t, testing.AllocsPerRun(1000, func() { observe(nil, d, nil) }), name)
 		}

@@ -7,9 +7,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/ops/control"
@@ -28,16 +28,14 @@ func TestSetKeys(t *testing.T) {
 		},
 	})
 	limiter := limit.New(nil, &limit.Options{Override: o.Limit})
-	api, err := limiter.Policy(rules)
-	require.NoError(t, err)
+	api := must.Get(limiter.Policy(rules))(t)
 
 	set := func(rule, key string) error {
 		return o.Set(ctx, overrides.Override{Policy: "api", Rule: rule, Key: key, Limit: 5000}, 24*time.Hour, "bob")
 	}
 	keys := []string{"192.0.2.1", "2001:db8:1:2::7", "::ffff:192.0.2.2", "2001:DB8:0:0::1"}
 	for _, ip := range keys {
-		key, err := operate.Key(api, "per-ip-1m", map[string]string{"ip": ip})
-		require.NoError(t, err)
+		key := must.Get(operate.Key(api, "per-ip-1m", map[string]string{"ip": ip}))(t)
 		assert.NoError(t, set("per-ip-1m", key), key)
 	}
 	assert.NoError(t, set("per-user-1h", "2001:db8::1"), "a user may have any name")
@@ -46,8 +44,7 @@ func TestSetKeys(t *testing.T) {
 	}
 	assert.EqualError(t, set("per-user-1d", "alice"), `overrides: policy "api" has no rule "per-user-1d": write the names that limit.Decision shows`)
 	redistest.Await(t, time.Second, "the override", func() bool {
-		d, err := api.Take(ctx, limit.Request{Keys: map[string]string{"user": "alice", "ip": "2001:db8:1:2::8"}})
-		require.NoError(t, err)
+		d := must.Get(api.Take(ctx, limit.Request{Keys: map[string]string{"user": "alice", "ip": "2001:db8:1:2::8"}}))(t)
 		return slices.Collect(d.Rules())[1].Limit == 5000
 	})
 }

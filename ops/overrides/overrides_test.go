@@ -15,6 +15,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/ops/control"
 )
@@ -68,8 +69,7 @@ func TestOverrides(t *testing.T) {
 	err := all[2].Remove(ctx, alice, "bob")
 	require.ErrorIs(t, err, ErrNone)
 	assert.EqualError(t, err, `overrides: no such override: policy "api", rule "r", key "alice": write one of List`)
-	changes, err := all[0].History(ctx)
-	require.NoError(t, err)
+	changes := must.Get(all[0].History(ctx))(t)
 	require.Len(t, changes, 3)
 	assert.Equal(t, `"api" "r" "alice"`, changes[0].Name)
 	assert.True(t, changes[0].Deleted)
@@ -160,8 +160,7 @@ func TestPatterns(t *testing.T) {
 	redistest.Await(t, time.Second, "the end of the pattern", func() bool { return o.Limit("api", "r", "free-alice") == 0 })
 	assert.EqualValues(t, 6, o.Limit("api", "r", "free-*"), "the key is another override")
 	assert.EqualError(t, o.Remove(t.Context(), free, "bob"), `overrides: no such override: policy "api", rule "r", key "free-*": write one of List`)
-	changes, err := o.History(t.Context())
-	require.NoError(t, err)
+	changes := must.Get(o.History(t.Context()))(t)
 	assert.Equal(t, `"api" "r" "free-"*`, changes[0].Name)
 
 	const form = "write what keys begin with, and one star at the end, such as free-*; for a key with a star, write it as Key"

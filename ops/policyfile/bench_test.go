@@ -9,9 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/ops/policyfile"
 )
 
@@ -47,8 +46,7 @@ policies:
 
 // BenchmarkParse measures a file of a thousand policies.
 func BenchmarkParse(b *testing.B) {
-	service, err := os.ReadFile("testdata/valid/service.yaml")
-	require.NoError(b, err)
+	service := must.Get(os.ReadFile("testdata/valid/service.yaml"))(b)
 	var large strings.Builder
 	large.WriteString("version: 1\npolicies:\n")
 	for i := range 1000 {
@@ -58,8 +56,7 @@ func BenchmarkParse(b *testing.B) {
 	for name, text := range map[string]string{"service": string(service), "1000 policies": large.String()} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				_, err := policyfile.Parse("a.yaml", []byte(text))
-				require.NoError(b, err)
+				must.Get(policyfile.Parse("a.yaml", []byte(text)))(b)
 			}
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/ops/policyfile"
 )
@@ -21,8 +22,7 @@ import (
 // file.want has its errors.
 func brokenFiles(t testing.TB) (files []string) {
 	t.Helper()
-	all, err := filepath.Glob("testdata/broken/*")
-	require.NoError(t, err)
+	all := must.Get(filepath.Glob("testdata/broken/*"))(t)
 	for _, file := range all {
 		if filepath.Ext(file) != ".want" {
 			files = append(files, file)
@@ -37,8 +37,7 @@ func TestBroken(t *testing.T) {
 	files := brokenFiles(t)
 	assert.GreaterOrEqual(t, len(files), 50)
 	for _, file := range files {
-		data, err := os.ReadFile(file)
-		require.NoError(t, err)
+		data := must.Get(os.ReadFile(file))(t)
 		f, err := policyfile.Parse(filepath.Base(file), data)
 		require.Error(t, err, file)
 		assert.Nil(t, f)
@@ -54,8 +53,7 @@ func TestBroken(t *testing.T) {
 			require.NoError(t, os.WriteFile(file+".want", []byte(err.Error()+"\n"), 0o600))
 			continue
 		}
-		want, err2 := os.ReadFile(file + ".want")
-		require.NoError(t, err2)
+		want := must.Get(os.ReadFile(file + ".want"))(t)
 		assert.Equal(t, string(want), err.Error()+"\n", file)
 	}
 }
@@ -94,8 +92,7 @@ func TestLarge(t *testing.T) {
 	assert.ErrorContains(t, err, "a.yaml:1:1: the file has more than 1 MiB")
 
 	path := filepath.Join(t.TempDir(), "a.yaml")
-	f, err := os.Create(path)
-	require.NoError(t, err)
+	f := must.Get(os.Create(path))(t)
 	require.NoError(t, f.Truncate(100<<20)) // zeros, and none on the disk
 	require.NoError(t, f.Close())
 	_, err = policyfile.Read(path)

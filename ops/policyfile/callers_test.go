@@ -15,6 +15,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/ops/policyfile"
 )
 
@@ -28,8 +29,7 @@ func TestUnknownClass(t *testing.T) {
 	const want = ": write one of the classes critical, default, background, or add it to limit.Options.Classes"
 	for text, place := range map[string]string{reserves: ":3:18: reserve vip", exempts: ":3:31: exempt class vip"} {
 		write(t, path, text)
-		p, err := policyfile.Open(path, &policyfile.Options{Log: slog.New(slog.DiscardHandler)})
-		require.NoError(t, err)
+		p := must.Get(policyfile.Open(path, &policyfile.Options{Log: slog.New(slog.DiscardHandler)}))(t)
 		class := always("")
 		assert.ErrorContains(t, p.Follow(t.Context(), limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{Class: class}})), path+place+want)
 		require.NoError(t, p.Follow(t.Context(), limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{Class: class}, Classes: []string{"vip", "default"}})))
@@ -57,8 +57,7 @@ func TestPlans(t *testing.T) {
 	write(t, path, file("8"))
 	synctest.Test(t, func(t *testing.T) {
 		var log logbook.Book
-		p, err := policyfile.Open(path, &policyfile.Options{Log: log.Log()})
-		require.NoError(t, err)
+		p := must.Get(policyfile.Open(path, &policyfile.Options{Log: log.Log()}))(t)
 		ctx, end := context.WithCancel(t.Context())
 		defer end()
 		require.NoError(t, p.Follow(ctx, limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{Plan: user}})))

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/ops/policyfile"
 )
 
@@ -22,8 +22,7 @@ func always(text string) func(*http.Request) string {
 }
 
 func TestExplain(t *testing.T) {
-	f, err := policyfile.Read("testdata/valid/service.yaml")
-	require.NoError(t, err)
+	f := must.Get(policyfile.Read("testdata/valid/service.yaml"))(t)
 	for _, test := range []struct{ method, path, ip, user, agent, want string }{
 		{"POST", "/login", "203.0.113.7", "alice", "", `POST /login from 203.0.113.7, user alice
 exempt: no entry matches
@@ -82,8 +81,7 @@ policy: none of the routes of the file matches
 
 // TestExplainAttempts names the rules that give nothing back, and only those.
 func TestExplainAttempts(t *testing.T) {
-	f, err := policyfile.Parse("p.yaml", []byte("version: 1\npolicies: {a: {routes: [GET /], rules: 5/1m per ip attempts; 9/1m global}}\n"))
-	require.NoError(t, err)
+	f := must.Get(policyfile.Parse("p.yaml", []byte("version: 1\npolicies: {a: {routes: [GET /], rules: 5/1m per ip attempts; 9/1m global}}\n")))(t)
 	text := f.Explain(httptest.NewRequest("GET", "/", nil), nil)
 	const inner = "    inner:   stays charged if an inner rule set refuses the request\n"
 	assert.Contains(t, text, "  5/1m per ip attempts (p.yaml:2:40)\n    key:     ip \"192.0.2.1\"\n    limit:   5\n    refused: answered with 429\n    outage:  local\n"+inner)
@@ -93,12 +91,11 @@ func TestExplainAttempts(t *testing.T) {
 // TestExplainWaits explains a request that its rules refuse on an empty store, at once. A set with a
 // ban does not wait, whatever the options say.
 func TestExplainWaits(t *testing.T) {
-	f, err := policyfile.Parse("p.yaml", []byte(`version: 1
+	f := must.Get(policyfile.Parse("p.yaml", []byte(`version: 1
 policies:
   slow: {routes: [GET /slow], rules: 1/1h per ip token-bucket empty refuse wait 1h}
   barred: {routes: [GET /barred], rules: 5/1m per ip; 9/1h per ip ban 15m}
-`))
-	require.NoError(t, err)
+`)))(t)
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		assert.Contains(t, f.Explain(httptest.NewRequest("GET", "/slow", nil), nil), "    limit:   1\n    refused: waits up to 1h0m0s, and is then answered with 429\n")
@@ -112,8 +109,7 @@ policies:
 // TestExplainCallers checks what the explanation says of plans, classes, overrides,
 // exemptions of rules and proxies.
 func TestExplainCallers(t *testing.T) {
-	f, err := policyfile.Read("testdata/valid/plans.yaml")
-	require.NoError(t, err)
+	f := must.Get(policyfile.Read("testdata/valid/plans.yaml"))(t)
 	override := func(policy, rule, key string) int64 {
 		if policy == "api" && rule == "per-user-1h" && key == "carol" {
 			return 500

@@ -19,6 +19,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/ops/policyfile"
 )
 
@@ -113,8 +114,7 @@ func TestFollow(t *testing.T) {
 			p.limits(5)
 			text := login(60)
 			for i := 0; i < len(text); i += 9 {
-				_, err = f.WriteString(text[i:min(i+9, len(text))])
-				require.NoError(p, err)
+				must.Get(f.WriteString(text[i:min(i+9, len(text))]))(p)
 				if i+9 < len(text) {
 					time.Sleep(600 * time.Millisecond) // it is never the same at two looks
 					_, header := p.send("POST", "/login", "192.0.2.1")
@@ -202,8 +202,7 @@ func TestBrokenHold(t *testing.T) {
 			if p == nil {
 				continue
 			}
-			data, err := os.ReadFile(file)
-			require.NoError(t, err)
+			data := must.Get(os.ReadFile(file))(t)
 			p.log.Lines() // are read
 			write(t, p.path, string(data))
 			p.limits(5)
@@ -240,8 +239,7 @@ func TestSilence(t *testing.T) {
 	write(t, path, login(5))
 	synctest.Test(t, func(t *testing.T) {
 		var log logbook.Book
-		p, err := policyfile.Open(path, &policyfile.Options{Log: log.Log(), Silence: []string{"LIMIT-206"}})
-		require.NoError(t, err)
+		p := must.Get(policyfile.Open(path, &policyfile.Options{Log: log.Log(), Silence: []string{"LIMIT-206"}}))(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		require.NoError(t, p.Follow(ctx, limit.New(nil, nil)))

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/ops/policyfile"
 )
 
@@ -17,12 +18,10 @@ import (
 func TestUserOfNobody(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	write(t, path, "version: 1\nexempt: [user root]\npolicies: {a: {rules: 5/1m per ip, routes: [/]}}\n")
-	p, err := policyfile.Open(path, nil)
-	require.NoError(t, err)
+	p := must.Get(policyfile.Open(path, nil))(t)
 	assert.ErrorContains(t, p.Follow(t.Context(), limit.New(nil, nil)), path+":2:10: no user resolver: set Caller.User of limit.Options")
 	write(t, path, "version: 1\npolicies:\n  a: {rules: 5/1m per ip; 5/1m per user, routes: [POST /a]}\n")
-	p, err = policyfile.Open(path, nil)
-	require.NoError(t, err)
+	p = must.Get(policyfile.Open(path, nil))(t)
 	assert.ErrorContains(t, p.Follow(t.Context(), limit.New(nil, nil)), path+":3:27: no user resolver")
 	assert.Panics(t, func() { p.Handler(ok) })
 	require.NoError(t, p.Follow(t.Context(), limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: user}})))

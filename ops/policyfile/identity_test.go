@@ -15,6 +15,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/ops/policyfile"
 )
 
@@ -42,8 +43,7 @@ func TestIdentity(t *testing.T) {
 		{"exempt: [user root]", limit.Proxies{}, "203.0.113.7", "root", 6, 200, "exempt by user root"},
 	} {
 		write(t, path, "version: 1\n"+test.lists+"\npolicies:\n  login: {routes: [POST /login], rules: 3/1m per ip}\n")
-		p, err := policyfile.Open(path, nil)
-		require.NoError(t, err)
+		p := must.Get(policyfile.Open(path, nil))(t)
 		options := &limit.Options{Caller: limit.Caller[*http.Request]{User: user}, Proxies: test.proxies, Exempt: p.Exempt, Bar: p.Bar}
 		require.NoError(t, p.Follow(t.Context(), limit.New(nil, options)))
 		h := p.Handler(ok)
@@ -60,8 +60,7 @@ func TestIdentity(t *testing.T) {
 			}
 		}
 		assert.Equal(t, []int{test.passed, test.status}, []int{passed, status}, "%+v", test)
-		f, err := policyfile.Read(path)
-		require.NoError(t, err)
+		f := must.Get(policyfile.Read(path))(t)
 		assert.Contains(t, f.Explain(r, options), test.explain)
 	}
 }
@@ -82,8 +81,7 @@ func TestExemptProxy(t *testing.T) {
 		for range 3 {
 			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/login", nil))
 		}
-		f, err := policyfile.Read(path)
-		require.NoError(t, err)
+		f := must.Get(policyfile.Read(path))(t)
 		lines, explained := strings.Join(log.Lines(), "\n"), f.Explain(httptest.NewRequest("POST", "/login", nil), &limit.Options{Proxies: proxies})
 		want := 0
 		if contains {
@@ -169,8 +167,7 @@ func TestUnmet(t *testing.T) {
 	for name, called := range map[string]bool{"no requests": true, "no handler": false} {
 		synctest.Test(t, func(t *testing.T) {
 			var log logbook.Book
-			p, err := policyfile.Open(filepath.Join(dir, "policy.yaml"), &policyfile.Options{Log: log.Log()})
-			require.NoError(t, err)
+			p := must.Get(policyfile.Open(filepath.Join(dir, "policy.yaml"), &policyfile.Options{Log: log.Log()}))(t)
 			require.NoError(t, p.Follow(t.Context(), limit.New(nil, nil)))
 			if called {
 				p.Handler(ok)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/ops/policyfile"
 	"github.com/routelimit/limit/rules"
 )
@@ -32,12 +33,10 @@ func TestFormats(t *testing.T) {
 		"20/1h per user; 2/1m per user concurrency",
 	}
 	for _, path := range []string{"testdata/valid/service.yaml", "testdata/valid/service.json"} {
-		f, err := policyfile.Read(path)
-		require.NoError(t, err)
+		f := must.Get(policyfile.Read(path))(t)
 		assert.ElementsMatch(t, want, texts(f), path)
 	}
-	f, err := policyfile.Read("testdata/valid/windows.yaml")
-	require.NoError(t, err)
+	f := must.Get(policyfile.Read("testdata/valid/windows.yaml"))(t)
 	assert.Equal(t, []string{"5/1m per ip"}, texts(f))
 }
 
@@ -46,8 +45,7 @@ func TestFormats(t *testing.T) {
 // takes seconds, and that no JSON means something else when its end is missing.
 func FuzzParse(f *testing.F) {
 	for _, file := range append(brokenFiles(f), "testdata/valid/service.yaml", "testdata/valid/service.json", "testdata/valid/nested.yaml", "testdata/valid/plans.yaml") {
-		data, err := os.ReadFile(file)
-		require.NoError(f, err)
+		data := must.Get(os.ReadFile(file))(f)
 		f.Add(string(data))
 	}
 	f.Add("version: 1\npolicies: # \u2028\u2028\u2028\n  \"a\": {rules: \"5/1x\", routes: [\"\u2028\"]}\nx: 1\n")
@@ -57,8 +55,7 @@ func FuzzParse(f *testing.F) {
 			file, err := policyfile.Parse(name, []byte(text))
 			require.Less(t, time.Since(begin), 2*time.Second, "%s of %d bytes", name, len(text))
 			if err == nil {
-				again, err := policyfile.Parse(name, []byte(text))
-				require.NoError(t, err)
+				again := must.Get(policyfile.Parse(name, []byte(text)))(t)
 				require.Equal(t, texts(file), texts(again))
 				for cut := range min(len(text), 8) {
 					if half, err := policyfile.Parse("a.json", []byte(text[:len(text)-cut])); err == nil {
@@ -66,8 +63,7 @@ func FuzzParse(f *testing.F) {
 					}
 				}
 				for _, policy := range file.Policies() {
-					_, err := policy.Rules.MarshalText()
-					require.NoError(t, err)
+					must.Get(policy.Rules.MarshalText())(t)
 				}
 				continue
 			}
@@ -95,8 +91,7 @@ func TestFunctionsTwice(t *testing.T) {
 }
 
 func TestContent(t *testing.T) {
-	f, err := policyfile.Parse("p.yaml", []byte("version: 1\nlists: {a: [b, 10.0.0.1], b: [a, user eve]}\nbarred: [a]\npolicies:\n  b: {rules: 1/1s global}\n  a: {routes: [/x, GET /y], rules: 5/1m per ip}\n"))
-	require.NoError(t, err)
+	f := must.Get(policyfile.Parse("p.yaml", []byte("version: 1\nlists: {a: [b, 10.0.0.1], b: [a, user eve]}\nbarred: [a]\npolicies:\n  b: {rules: 1/1s global}\n  a: {routes: [/x, GET /y], rules: 5/1m per ip}\n")))(t)
 	policies := f.Policies()
 	require.Len(t, policies, 2)
 	assert.Equal(t, []any{"b", []string(nil), "a", []string{"/x", "GET /y"}}, []any{policies[0].Name, policies[0].Routes, policies[1].Name, policies[1].Routes})

@@ -22,6 +22,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/ops/control"
 	"github.com/routelimit/limit/ops/policyfile"
@@ -69,8 +70,7 @@ func sum(text string) string {
 
 func push(t testing.TB, c *control.Control, text string, expires time.Duration) {
 	t.Helper()
-	f, err := policyfile.Parse("policy.yaml", []byte(text))
-	require.NoError(t, err)
+	f := must.Get(policyfile.Parse("policy.yaml", []byte(text)))(t)
 	require.NoError(t, policyfile.Push(t.Context(), c, "policies", f, expires, "ann"))
 }
 
@@ -121,8 +121,7 @@ func TestPush(t *testing.T) {
 	lines := all[0].log.Lines()
 	assert.Contains(t, lines[len(lines)-1], "code=LIMIT-206")
 
-	was, err := policyfile.Withdraw(t.Context(), ctl, "policies", "bob")
-	require.NoError(t, err)
+	was := must.Get(policyfile.Withdraw(t.Context(), ctl, "policies", "bob"))(t)
 	assert.True(t, was)
 	follow(t, all, login(5))
 	headers("q=5;")
@@ -130,8 +129,7 @@ func TestPush(t *testing.T) {
 	follow(t, all, login(7))
 	follow(t, all, login(5))
 	headers("q=5;")
-	history, err := policyfile.History(t.Context(), ctl)
-	require.NoError(t, err)
+	history := must.Get(policyfile.History(t.Context(), ctl))(t)
 	assert.Equal(t, "ann", history[0].By)
 	assert.Equal(t, "sha256 "+sum(login(7))+", policies 1", history[0].Note)
 	assert.True(t, history[1].Deleted && history[1].By == "bob")
@@ -144,22 +142,19 @@ func TestPush(t *testing.T) {
 	write(t, i.path, "version: 1\npolicies:\n  login: {routes: [POST /login], rules: 4/1m per ip reserve vip 1}\n")
 	redistest.Await(t, patience, "the error", func() bool { return i.policies.Status().Err != nil })
 	assert.Equal(t, sum(login(7)), i.policies.Status().Sum)
-	_, err = policyfile.Withdraw(t.Context(), ctl, "policies", "bob")
-	require.NoError(t, err)
+	must.Get(policyfile.Withdraw(t.Context(), ctl, "policies", "bob"))(t)
 	follow(t, all, login(5))
 	assert.ErrorContains(t, i.policies.Status().Err, "vip")
 
 	// So is a mistake that there is only when the pushed one ends.
 	push(t, ctl, login(7), 0)
 	follow(t, all, login(7))
-	_, err = i.limiter.Policy(limit.Named("fixed", limit.Global(time.Minute, 1)))
-	require.NoError(t, err)
+	must.Get(i.limiter.Policy(limit.Named("fixed", limit.Global(time.Minute, 1))))(t)
 	write(t, i.path, login(9)+"  fixed: {rules: 2/1m global}\n")
 	redistest.Await(t, patience, "the file read", func() bool {
 		return strings.Contains(strings.Join(i.log.Lines(), "\n"), "what was pushed stays in force until it ends")
 	})
-	_, err = policyfile.Withdraw(t.Context(), ctl, "policies", "bob")
-	require.NoError(t, err)
+	must.Get(policyfile.Withdraw(t.Context(), ctl, "policies", "bob"))(t)
 	follow(t, all, login(5))
 	assert.ErrorContains(t, i.policies.Status().Err, "policy \"fixed\": has other rules in code")
 	write(t, i.path, login(6))

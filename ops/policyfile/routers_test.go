@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 )
 
 // routed are routes that every router can have. In Echo, a parameter at the end takes all the
@@ -65,8 +66,7 @@ func TestRouters(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(text.String()), 0o600))
-	policies, err := Open(path, nil)
-	require.NoError(t, err)
+	policies := must.Get(Open(path, nil))(t)
 	require.NoError(t, policies.Follow(t.Context(), limit.New(nil, nil)))
 	for name, next := range routers {
 		random := rand.New(rand.NewPCG(1, 2))
@@ -90,8 +90,7 @@ func TestRouters(t *testing.T) {
 			for _, p := range parts {
 				raw += pick("/", "/", "/", "/", "/", "//", "%2F") + p
 			}
-			u, err := url.ParseRequestURI("/" + strings.TrimPrefix(raw, "/"))
-			require.NoError(t, err)
+			u := must.Get(url.ParseRequestURI("/" + strings.TrimPrefix(raw, "/")))(t)
 			r := &http.Request{Method: pick("GET", "GET", "POST", "CONNECT"), URL: u, Host: "example.com:80", RemoteAddr: "192.0.2.1:80", Header: http.Header{}}
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)

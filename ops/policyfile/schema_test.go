@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/routelimit/limit/internal/must"
 )
 
 // TestSchemaFields checks that the schema and the decoder know the same fields.
@@ -53,25 +55,20 @@ func value(t *testing.T, file string) (v any, ok bool) {
 // find wrong: those whose mistake is not one of form are named here.
 func TestSchema(t *testing.T) {
 	compiler := jsonschema.NewCompiler()
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
-	require.NoError(t, err)
+	document := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(Schema())))(t)
 	require.NoError(t, compiler.AddResource("schema.json", document))
-	s, err := compiler.Compile("schema.json")
-	require.NoError(t, err)
+	s := must.Get(compiler.Compile("schema.json"))(t)
 
-	valid, err := filepath.Glob("testdata/valid/*")
-	require.NoError(t, err)
+	valid := must.Get(filepath.Glob("testdata/valid/*"))(t)
 	assert.GreaterOrEqual(t, len(valid), 5)
 	for _, file := range valid {
-		_, err := Read(file)
-		require.NoError(t, err)
+		must.Get(Read(file))(t)
 		v, ok := value(t, file)
 		require.True(t, ok, file)
 		assert.NoError(t, s.Validate(v), file)
 	}
 
-	broken, err := filepath.Glob("testdata/broken/*.????")
-	require.NoError(t, err)
+	broken := must.Get(filepath.Glob("testdata/broken/*.????"))(t)
 	found, beyond := 0, 0
 	for _, file := range broken {
 		v, ok := value(t, file)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 )
 
 // TestHosts sends one host in all spellings that mean the same. None of them goes around
@@ -20,8 +21,7 @@ import (
 func TestHosts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	require.NoError(t, os.WriteFile(path, []byte("version: 1\npolicies:\n  login:\n    routes: [\"POST api.example.com/login\"]\n    rules: 1/1h global\n"), 0o600))
-	p, err := Open(path, nil)
-	require.NoError(t, err)
+	p := must.Get(Open(path, nil))(t)
 	require.NoError(t, p.Follow(t.Context(), limit.New(nil, nil)))
 	h := p.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	send := func(host string) int {
@@ -39,7 +39,7 @@ func TestHosts(t *testing.T) {
 	for _, host := range []string{"example.com", "", "api.example.com.evil.org"} {
 		assert.Equal(t, http.StatusNoContent, send(host), host)
 	}
-	_, err = Parse("p.yaml", []byte("version: 1\npolicies:\n  login:\n    routes: [\"POST API.example.com/login\"]\n    rules: 1/1h global\n"))
+	_, err := Parse("p.yaml", []byte("version: 1\npolicies:\n  login:\n    routes: [\"POST API.example.com/login\"]\n    rules: 1/1h global\n"))
 	assert.ErrorContains(t, err, `p.yaml:4:20: route "POST API.example.com/login": a host has no capitals, no port, and no dot at its end here: write "api.example.com"`)
 }
 
@@ -53,8 +53,7 @@ policies:
   item: {routes: ["/items/{id}"], rules: "2/1h per path id"}
   rest: {routes: ["/items/a/{rest}"], rules: "100/1h per path rest"}
 `), 0o600))
-	p, err := Open(path, nil)
-	require.NoError(t, err)
+	p := must.Get(Open(path, nil))(t)
 	limiter := limit.New(nil, nil)
 	require.NoError(t, p.Follow(t.Context(), limiter))
 	mux := http.NewServeMux()
@@ -82,16 +81,13 @@ policies:
 	}
 	assert.Equal(t, http.StatusTooManyRequests, send("GET", "/items/a%2Fb").Code)
 	assert.Equal(t, http.StatusOK, send("GET", "/items/c").Code)
-	f, err := Read(path)
-	require.NoError(t, err)
+	f := must.Get(Read(path))(t)
 	explained := f.Explain(httptest.NewRequest("GET", "/items/a%2Fb", nil), nil)
 	for _, line := range []string{"all of these 2 policies decide\n", "policy item, by its route /items/{id} (", `path id "a/b"`, "policy rest, by its route /items/a/{rest} (", `path rest "b"`} {
 		assert.Contains(t, explained, line)
 	}
-	policy, err := limiter.Policy(limit.Named("rest"))
-	require.NoError(t, err)
-	d, err := policy.Peek(t.Context(), limit.Request{Keys: map[string]string{"path rest": "b"}})
-	require.NoError(t, err)
+	policy := must.Get(limiter.Policy(limit.Named("rest")))(t)
+	d := must.Get(policy.Peek(t.Context(), limit.Request{Keys: map[string]string{"path rest": "b"}}))(t)
 	assert.EqualValues(t, 98, slices.Collect(d.Rules())[0].Remaining)
 }
 
@@ -121,8 +117,7 @@ policies:
 		{"GET example.com/items/../edit", "GET example.com/items/%2e%2e/edit"},
 		{"GET example.com/two/../one", "GET example.com/one"},
 	} {
-		p, err := Open(path, nil)
-		require.NoError(t, err)
+		p := must.Get(Open(path, nil))(t)
 		require.NoError(t, p.Follow(t.Context(), limit.New(nil, nil)))
 		h := p.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {}))
 		for i, text := range []string{test.first, test.then} {
@@ -132,8 +127,7 @@ policies:
 			r.Method = method
 			h.ServeHTTP(w, r)
 			assert.Equal(t, []int{http.StatusOK, http.StatusTooManyRequests}[i], w.Code, text)
-			f, err := Read(path)
-			require.NoError(t, err)
+			f := must.Get(Read(path))(t)
 			assert.NotContains(t, f.Explain(r, nil), "none of the routes", text)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/ops/policyfile"
 )
@@ -54,8 +55,7 @@ func testWith(t *testing.T) {
 }
 
 func TestWithExplained(t *testing.T) {
-	f, err := policyfile.Parse("f.yaml", []byte(withFile))
-	require.NoError(t, err)
+	f := must.Get(policyfile.Parse("f.yaml", []byte(withFile)))(t)
 	r := httptest.NewRequest("POST", "/login", nil)
 	assert.Equal(t, `POST /login from 192.0.2.1, no user
 exempt: no entry matches
@@ -73,8 +73,7 @@ policy login, by its route POST /login (f.yaml:5:14)
     refused: answered with 429
     outage:  local
 `, f.Explain(r, &limit.Options{}))
-	f, err = policyfile.Parse("f.yaml", []byte("version: 1\npolicies:\n  login: {routes: [POST /login], rules: 2/1h per ip; with app}\n"))
-	require.NoError(t, err)
+	f = must.Get(policyfile.Parse("f.yaml", []byte("version: 1\npolicies:\n  login: {routes: [POST /login], rules: 2/1h per ip; with app}\n")))(t)
 	assert.Contains(t, f.Explain(r, &limit.Options{}), `not valid with these options: f.yaml:3:3: policy "login": with app: no policy has that name`)
 }
 
@@ -95,8 +94,7 @@ func TestWithMistakes(t *testing.T) {
 		"  a: {rules: 1/1s per user}\n  b: {routes: [/b], rules: with a}\n": `:3:14: no user resolver`,
 	} {
 		write(t, path, "version: 1\npolicies:\n"+text)
-		p, err := policyfile.Open(path, nil)
-		require.NoError(t, err)
+		p := must.Get(policyfile.Open(path, nil))(t)
 		assert.ErrorContains(t, p.Follow(t.Context(), limit.New(nil, nil)), want)
 	}
 }
@@ -106,10 +104,8 @@ func TestWithCode(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	write(t, path, "version: 1\npolicies:\n  b: {routes: [/b], rules: 5/1h global; with app}\n")
 	limiter := limit.New(nil, nil)
-	_, err := limiter.Policy(limit.Named("app", limit.Rule{Name: "all", Key: limit.Everyone, Limit: 3, Window: 1e9}))
-	require.NoError(t, err)
-	p, err := policyfile.Open(path, nil)
-	require.NoError(t, err)
+	must.Get(limiter.Policy(limit.Named("app", limit.Rule{Name: "all", Key: limit.Everyone, Limit: 3, Window: 1e9})))(t)
+	p := must.Get(policyfile.Open(path, nil))(t)
 	require.NoError(t, p.Follow(t.Context(), limiter))
 	w := httptest.NewRecorder()
 	p.Handler(ok).ServeHTTP(w, httptest.NewRequest("GET", "/b", nil))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/ops/topkeys"
 	"github.com/routelimit/limit/rules"
@@ -34,8 +35,7 @@ func observed(c *topkeys.Counter, options *limit.Options) *limit.Limiter {
 }
 
 func policy(t testing.TB, limiter *limit.Limiter, name string, rules ...limit.Rule) *limit.Policy {
-	p, err := limiter.Policy(limit.Named(name, rules...))
-	require.NoError(t, err)
+	p := must.Get(limiter.Policy(limit.Named(name, rules...)))(t)
 	return p
 }
 
@@ -165,8 +165,7 @@ func TestRefusals(t *testing.T) {
 	small := limit.Rule{Name: "small", Key: limit.ByUser, Limit: 3, Window: time.Hour}
 	p := policy(t, limiter, "p", shadow, mark, exempt, small)
 	for range 4 {
-		_, err := p.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "bob"}, Plan: "staff"})
-		require.NoError(t, err)
+		must.Get(p.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "bob"}, Plan: "staff"}))(t)
 	}
 	refused := c.Top(topkeys.ByRefusals, 10)
 	require.Len(t, refused, 1)

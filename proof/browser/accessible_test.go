@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/ops/livepage"
 )
@@ -170,7 +171,6 @@ func TestReducedMotion(t *testing.T) {
 	b.awaitText(long, "#keys", client)
 	const duration = `getComputedStyle(document.querySelector('#keys .bar span')).transitionDuration`
 	require.Equal(t, "1s, 0.3s", eval[string](b, duration))
-	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "reduce"}}})
-	require.NoError(t, err)
+	must.Get(chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "reduce"}}}))(t)
 	require.Equal(t, "0s", eval[string](b, duration))
 }

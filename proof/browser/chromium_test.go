@@ -14,6 +14,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/must"
 )
 
 const (
@@ -116,8 +118,7 @@ func open(t testing.TB, url string, l look) *tab {
 			}
 		}
 	}()
-	_, err := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: watch})
-	require.NoError(t, err)
+	must.Get(chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: watch}))(t)
 	b.look(l)
 	b.do(chromedp.Navigate(url))
 	return b
@@ -132,8 +133,7 @@ func (b *tab) look(l look) {
 	if l.dark {
 		scheme = "dark"
 	}
-	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
-	require.NoError(b, err)
+	must.Get(chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}))(b)
 	b.do(chromedp.EmulateViewport(l.width, l.height))
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/race"
 )
 
@@ -29,8 +30,7 @@ func demo(t *testing.T) string {
 	said, err := race.Build("../../cmd/limitctl", limitctl).CombinedOutput()
 	require.NoError(t, err, "%s", said)
 	cmd := exec.Command(limitctl, "demo", "--addr", "127.0.0.1:0")
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	out := must.Get(cmd.StdoutPipe())(t)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		assert.NoError(t, cmd.Process.Signal(os.Interrupt))

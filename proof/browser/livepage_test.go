@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/ops/livepage"
 )
@@ -42,8 +43,7 @@ func TestRefusalShows(t *testing.T) {
 // What an inner set refuses shows as given back by the outer one, which is as full as if it had not come.
 func TestGivenBackShows(t *testing.T) {
 	s := serve(t, nil, nil)
-	application, err := s.limiter.Policy(limit.Named("application", limit.Global(time.Hour, 20)))
-	require.NoError(t, err)
+	application := must.Get(s.limiter.Policy(limit.Named("application", limit.Global(time.Hour, 20))))(t)
 	inner := s.mux
 	s.mux = http.NewServeMux()
 	s.mux.Handle("/", application.Handler(inner))
@@ -197,14 +197,11 @@ func TestManyPoliciesAndKeys(t *testing.T) {
 
 // stateBytes returns the size of a state.
 func (s *service) stateBytes(query string) int {
-	jar, err := cookiejar.New(nil)
-	require.NoError(s, err)
+	jar := must.Get(cookiejar.New(nil))(s)
 	client := &http.Client{Jar: jar}
-	w, err := client.Get(s.page())
-	require.NoError(s, err)
+	w := must.Get(client.Get(s.page()))(s)
 	w.Body.Close()
-	w, err = client.Get(s.URL + "/limits/events?" + query)
-	require.NoError(s, err)
+	w = must.Get(client.Get(s.URL + "/limits/events?" + query))(s)
 	defer w.Body.Close()
 	lines := bufio.NewScanner(w.Body)
 	lines.Buffer(nil, 1<<20)

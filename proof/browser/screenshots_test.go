@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 )
 
@@ -106,10 +107,8 @@ func (b *tab) picture(path string, l look) {
 	b.look(l)
 	b.do(chromedp.MouseEvent("mouseMoved", 1, 1), chromedp.Evaluate[chromedp.Void](`document.activeElement.blur(), document.querySelector('dialog[open]') || scrollTo(0, 0)`))
 	time.Sleep(2500 * time.Millisecond) // for the bars to come to rest
-	text, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-	require.NoError(b, err)
-	full, err := png.Decode(bytes.NewReader(text))
-	require.NoError(b, err)
+	text := must.Get(chromedp.Run(b.ctx, chromedp.CaptureScreenshot()))(b)
+	full := must.Get(png.Decode(bytes.NewReader(text)))(b)
 	var small bytes.Buffer
 	require.NoError(b, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&small, paletted(full)))
 	require.NoError(b, os.WriteFile(path, small.Bytes(), 0o644))

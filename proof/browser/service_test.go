@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/ops/access"
 	"github.com/routelimit/limit/ops/control"
 	"github.com/routelimit/limit/ops/livepage"
@@ -72,8 +72,7 @@ func (s *service) route(pattern string, rules ...limit.Rule) {
 
 func (s *service) listen(addr string) {
 	s.Helper()
-	listener, err := net.Listen("tcp", addr)
-	require.NoError(s, err)
+	listener := must.Get(net.Listen("tcp", addr))(s)
 	s.Server = httptest.NewUnstartedServer(s.mux)
 	s.Listener.Close()
 	s.Listener = listener

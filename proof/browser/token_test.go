@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/ops/livepage"
 )
 
@@ -69,8 +70,7 @@ func TestReplaced(t *testing.T) {
 	b := open(t, s.page(), look{})
 	b.awaitText(long, "#connection", "Live")
 	for range 8 {
-		w, err := http.Get(s.URL + "/limits/events")
-		require.NoError(t, err)
+		w := must.Get(http.Get(s.URL + "/limits/events"))(t)
 		t.Cleanup(func() { w.Body.Close() })
 	}
 	b.awaitText(soon, "#banner", "Newer pages of yours took its place.")

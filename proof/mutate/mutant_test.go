@@ -10,7 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/must"
 )
 
 func TestGo(t *testing.T) {
@@ -28,8 +29,7 @@ func (s *store) take(n int64) (int64, bool) {
 	panic("no" + "thing")
 }
 `
-	mutants, err := goMutants("p/p.go", text)
-	require.NoError(t, err)
+	mutants := must.Get(goMutants("p/p.go", text))(t)
 	var got []string
 	for _, m := range mutants {
 		got = append(got, m.String())
@@ -60,8 +60,7 @@ local function take(n) -- not 4
 end
 call(9)
 `
-	mutants, err := luaMutants("take.lua", text)
-	require.NoError(t, err)
+	mutants := must.Get(luaMutants("take.lua", text))(t)
 	var got []string
 	for _, m := range mutants {
 		got = append(got, m.String())
@@ -86,8 +85,7 @@ const root = "../.."
 
 // TestCollect holds that every folder of the product has packages that test it.
 func TestCollect(t *testing.T) {
-	mutants, err := collect(root, "")
-	require.NoError(t, err)
+	mutants := must.Get(collect(root, ""))(t)
 	found := make(map[string]bool)
 	for _, m := range mutants {
 		found[path.Dir(m.file)] = true
@@ -95,8 +93,7 @@ func TestCollect(t *testing.T) {
 	for folder := range found {
 		tested := false
 		for _, judge := range judgesOf(folder) {
-			tests, err := filepath.Glob(filepath.Join(root, judge, "*_test.go"))
-			require.NoError(t, err)
+			tests := must.Get(filepath.Glob(filepath.Join(root, judge, "*_test.go")))(t)
 			tested = tested || len(tests) > 0
 		}
 		assert.True(t, tested, "%s has no tests: name the packages that test it in judges", folder)
@@ -115,8 +112,7 @@ func TestCollect(t *testing.T) {
 }
 
 func TestCollectInFolders(t *testing.T) {
-	mutants, err := collect(root, "core,stores/guard")
-	require.NoError(t, err)
+	mutants := must.Get(collect(root, "core,stores/guard"))(t)
 	folders := make(map[string]bool)
 	for _, m := range mutants {
 		folders[path.Dir(m.file)] = true

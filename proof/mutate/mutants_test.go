@@ -54,7 +54,7 @@ func (m mutant) String() string {
 // only tests use, measurements and examples.
 var noProduct = []string{
 	"adapter/adaptertest", "benchmarks", "ops/deploy", "docs", "examples", "proof", "scripts", "stores/storetest", "tools",
-	"internal/faultproxy", "internal/race", "internal/redistest", "internal/routetest",
+	"internal/faultproxy", "internal/must", "internal/race", "internal/redistest", "internal/routetest",
 }
 
 // collect returns the mutants of the product, or of the folders in a list such as

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/must"
 )
 
 // TestMutants puts one fault at a time into a copy of a source file, Go or Lua, and expects the
@@ -25,17 +27,14 @@ func TestMutants(t *testing.T) {
 	if os.Getenv("LIMIT_MUTANTS") == "" {
 		t.Skip("LIMIT_MUTANTS is not set")
 	}
-	number, err := strconv.Atoi(os.Getenv("LIMIT_MUTANTS"))
-	require.NoError(t, err)
+	number := must.Get(strconv.Atoi(os.Getenv("LIMIT_MUTANTS")))(t)
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("LIMIT_MUTANTS_SEED"); text != "" {
-		seed, err = strconv.ParseUint(text, 10, 64)
-		require.NoError(t, err)
+		seed = must.Get(strconv.ParseUint(text, 10, 64))(t)
 	}
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	mutants, err := collect(root, os.Getenv("LIMIT_MUTANTS_IN"))
-	require.NoError(t, err)
+	mutants := must.Get(collect(root, os.Getenv("LIMIT_MUTANTS_IN")))(t)
 	t.Logf("seed %d, %d possible mutants", seed, len(mutants))
 	random := rand.New(rand.NewPCG(seed, 0))
 	random.Shuffle(len(mutants), func(i, j int) { mutants[i], mutants[j] = mutants[j], mutants[i] })
@@ -56,8 +55,7 @@ func TestMutants(t *testing.T) {
 			timeouts[folder] = 2*time.Since(began) + 20*time.Second
 		}
 		began := time.Now()
-		v, err := m.test(ctx, scratch, timeouts[folder])
-		require.NoError(t, err)
+		v := must.Get(m.test(ctx, scratch, timeouts[folder]))(t)
 		require.NoError(t, ctx.Err(), "%d of %d mutants killed", killed, tested)
 		if v == invalid {
 			continue

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/storetest"
 )
@@ -151,8 +152,7 @@ func TestRoomAfterTheLook(t *testing.T) {
 				return
 			}
 			assert.Zero(t, left())
-			given, err := s.Return(t.Context(), []core.Return{d.Return(0, storetest.Of("p", c)[0])})
-			require.NoError(t, err)
+			given := must.Get(s.Return(t.Context(), []core.Return{d.Return(0, storetest.Of("p", c)[0])}))(t)
 			assert.EqualValues(t, 1, given[0].Units)
 			assert.EqualValues(t, 1, left())
 		})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/logbook"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/stores/storetest"
 )
 
@@ -41,8 +42,7 @@ func TestBlocked(t *testing.T) {
 		blocked.Err.Error() + `" skipped=299`}, book.Lines())
 
 	f.fail(nil)
-	d, err := core.Take(t.Context(), s, storetest.Of("other", charge("r", 1000, core.Local)))
-	require.NoError(t, err)
+	d := must.Get(core.Take(t.Context(), s, storetest.Of("other", charge("r", 1000, core.Local))))(t)
 	assert.Equal(t, core.ModeExact, d.Mode)
 	assert.Empty(t, book.Lines(), "it was no outage")
 

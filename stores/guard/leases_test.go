@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/stores/storetest"
 )
 
@@ -29,8 +30,7 @@ func TestLeasesAcrossFailure(t *testing.T) {
 	}
 	renew := func(id uint64, want bool) {
 		t.Helper()
-		held, err := s.Renew(t.Context(), storetest.Of("p", leased(id)))
-		require.NoError(t, err)
+		held := must.Get(s.Renew(t.Context(), storetest.Of("p", leased(id))))(t)
 		require.Equal(t, []bool{want}, held)
 	}
 	take(1, true) // with the store
@@ -94,8 +94,7 @@ func TestLeasesOfOneOfMany(t *testing.T) {
 	f.now.Add(9 * sec)
 	heldAlone()
 	f.cut[0].fail(nil)
-	held, err := renew()
-	require.NoError(t, err)
+	held := must.Get(renew())(t)
 	require.Equal(t, []bool{true}, held, "the store has held it all the time")
 
 	f.cut[0].fail(errDown)
@@ -110,8 +109,7 @@ func TestLeasesOfOneOfMany(t *testing.T) {
 	f.now.Add(9 * sec)
 	heldAlone()
 	f.now.Add(11 * sec) // as long as this process stood still
-	held, err = renew()
-	require.NoError(t, err)
+	held = must.Get(renew())(t)
 	require.Equal(t, []bool{false}, held)
 }
 
@@ -147,12 +145,10 @@ func TestReturnWhereItWasTaken(t *testing.T) {
 	local := take()
 	require.Equal(t, core.ModeLocal, local.Mode)
 	f.fail(nil)
-	given, err := s.Return(t.Context(), []core.Return{local})
-	require.NoError(t, err)
+	given := must.Get(s.Return(t.Context(), []core.Return{local}))(t)
 	assert.EqualValues(t, 1, given[0].Units)
 	assert.EqualValues(t, 2, left(f.Store), "it is not the store's to give")
-	given, err = s.Return(t.Context(), []core.Return{exact})
-	require.NoError(t, err)
+	given = must.Get(s.Return(t.Context(), []core.Return{exact}))(t)
 	assert.EqualValues(t, 1, given[0].Units)
 	assert.EqualValues(t, 3, left(f.Store))
 	assert.EqualValues(t, 3, left(s.own))
@@ -198,8 +194,7 @@ func TestReturnOfCopies(t *testing.T) {
 				other.Add(1000)
 			}
 			for i := range list {
-				_, err := s.Return(t.Context(), list[i:i+1])
-				require.NoError(t, err)
+				must.Get(s.Return(t.Context(), list[i:i+1]))(t)
 			}
 			now.Add(10_000) // a part of a unit of a bucket refills
 			other.Add(10_000)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/memstore"
@@ -216,8 +217,7 @@ func TestOverflowReturns(t *testing.T) {
 	for i, o := range d.Outcomes() {
 		returns = append(returns, core.Return{Charge: charges[i], At: d.At, Remaining: o.Remaining, ResetAfter: o.ResetAfter, Mode: d.Mode})
 	}
-	given, err := s.Return(t.Context(), returns)
-	require.NoError(t, err)
+	given := must.Get(s.Return(t.Context(), returns))(t)
 	assert.Equal(t, []int64{2, 0}, []int64{given[0].Units, given[1].Units})
 
 	lease := core.Charge{Rule: "l", Key: "new", Cost: 1, ID: 7, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 1, Window: 60 * sec}}
@@ -228,11 +228,9 @@ func TestOverflowReturns(t *testing.T) {
 	require.True(t, take())
 	for range 10 { // for longer than a lease lives that is not renewed
 		now.Add(20 * sec)
-		held, err := s.Renew(t.Context(), storetest.Of("p", lease))
-		require.NoError(t, err)
+		held := must.Get(s.Renew(t.Context(), storetest.Of("p", lease)))(t)
 		require.Equal(t, []bool{true}, held)
-		there, err := store.Renew(t.Context(), storetest.Of("p", shared(lease)))
-		require.NoError(t, err)
+		there := must.Get(store.Renew(t.Context(), storetest.Of("p", shared(lease))))(t)
 		require.Equal(t, []bool{true}, there, "it is renewed where it was taken")
 		lease.ID++
 		require.False(t, take())
@@ -268,11 +266,9 @@ func TestRenewedInOverflow(t *testing.T) {
 	}
 	for range 10 {
 		now.Add(20 * sec)
-		held, err := s.Renew(t.Context(), storetest.Of("p", lease))
-		require.NoError(t, err)
+		held := must.Get(s.Renew(t.Context(), storetest.Of("p", lease)))(t)
 		require.Equal(t, []bool{true}, held)
-		held, err = store.Renew(t.Context(), storetest.Of("p", shared(lease)))
-		require.NoError(t, err)
+		held = must.Get(store.Renew(t.Context(), storetest.Of("p", shared(lease))))(t)
 		require.Equal(t, []bool{true}, held)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/storetest"
@@ -84,8 +85,7 @@ func TestReturnLowersDebts(t *testing.T) {
 	r := core.Return{Charge: c, At: d.At, Mode: d.Mode}
 	r.Policy = storetest.Of("p", c)[0].Policy
 	r.Cost = 3
-	_, err := s.Return(t.Context(), []core.Return{r})
-	require.NoError(t, err)
+	must.Get(s.Return(t.Context(), []core.Return{r}))(t)
 	assert.EqualValues(t, 2, s.debts.units.Load())
 	f.fail(nil)
 	c.Cost = 0
@@ -332,8 +332,7 @@ func TestReturnOfPaid(t *testing.T) {
 			giveBack := func() {
 				for _, r := range taken {
 					r.Cost = (r.Cost + 1) / 2
-					_, err := s.Return(t.Context(), []core.Return{r})
-					require.NoError(t, err)
+					must.Get(s.Return(t.Context(), []core.Return{r}))(t)
 				}
 			}
 			f.fail(errAway)
@@ -401,8 +400,7 @@ func TestReturnOfExpired(t *testing.T) {
 			if when == "paid" {
 				s.payNext()
 			}
-			_, err := s.Return(t.Context(), []core.Return{old})
-			require.NoError(t, err)
+			must.Get(s.Return(t.Context(), []core.Return{old}))(t)
 			for range 3 {
 				s.payNext()
 			}

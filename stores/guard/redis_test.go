@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -206,8 +207,7 @@ func TestSettledHoldsAreNoLoss(t *testing.T) {
 			h, ask := core.Hold{ID: core.HoldIDOf(fmt.Sprint(i)), Life: core.MaxHold}, core.Ask{Charges: []core.Charge{c}}
 			require.NoError(t, g.Hold(t.Context(), &ask, &h))
 			require.True(t, ask.Decision.Allowed)
-			_, err := g.Settle(t.Context(), []core.Settlement{{Return: ask.Decision.Return(0, c), Hold: h.ID}})
-			require.NoError(t, err)
+			must.Get(g.Settle(t.Context(), []core.Settlement{{Return: ask.Decision.Return(0, c), Hold: h.ID}}))(t)
 		}
 		c.Cost = 0
 		require.Equal(t, c.Quota.Limit, remaining(t, g.store, c))

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/stores/storetest"
 )
@@ -125,10 +126,8 @@ func (s *schedule) step(t *testing.T, keys int) (fast bool) {
 		for j := range charges {
 			returns = append(returns, want[0].Decision.Return(j, charges[j]))
 		}
-		a, err := s.general.Return(ctx, returns)
-		require.NoError(t, err)
-		b, err := s.fast.Return(ctx, returns)
-		require.NoError(t, err)
+		a := must.Get(s.general.Return(ctx, returns))(t)
+		b := must.Get(s.fast.Return(ctx, returns))(t)
 		require.Equal(t, a, b)
 	}
 	return fast

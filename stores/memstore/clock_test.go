@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/stores/storetest"
 )
 
@@ -16,14 +17,11 @@ func TestClockBefore1970(t *testing.T) {
 		s := New(&Options{Now: func() int64 { return now }})
 		cells := core.Charge{Rule: "r", Cost: 1, Quota: core.Quota{Algorithm: core.SlidingCells, Limit: 2, Window: 1_000_000, Cells: 10}}
 		lease := core.Charge{Rule: "l", Cost: 1, ID: 1, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 2, Window: 1_000_000}}
-		d, err := storetest.Take(t.Context(), s, "p", []core.Charge{cells, lease})
-		require.NoError(t, err)
+		d := must.Get(storetest.Take(t.Context(), s, "p", []core.Charge{cells, lease}))(t)
 		require.True(t, d.Allowed)
-		given, err := storetest.Return(t.Context(), s, "p", []core.Return{d.Return(0, cells)})
-		require.NoError(t, err)
+		given := must.Get(storetest.Return(t.Context(), s, "p", []core.Return{d.Return(0, cells)}))(t)
 		require.Equal(t, []int64{1}, given)
-		held, err := storetest.Renew(t.Context(), s, "p", []core.Charge{lease})
-		require.NoError(t, err)
+		held := must.Get(storetest.Renew(t.Context(), s, "p", []core.Charge{lease}))(t)
 		require.Equal(t, []bool{true}, held)
 	}
 }

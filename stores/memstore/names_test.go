@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 )
 
 // TestNames charges more rules than a store remembers, by the same strings and by others:
@@ -26,8 +26,7 @@ func TestNames(t *testing.T) {
 				c.Rule = string([]byte(c.Rule)) // elsewhere in memory
 			}
 			for _, c.Key = range []string{"", "a"} {
-				d, err := core.Take(t.Context(), s, []core.Charge{c})
-				require.NoError(t, err)
+				d := must.Get(core.Take(t.Context(), s, []core.Charge{c}))(t)
 				assert.Equal(t, round < limit, d.Allowed, c)
 			}
 		}

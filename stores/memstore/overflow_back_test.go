@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/stores/storetest"
 )
 
@@ -17,8 +18,7 @@ func TestReturnsBeyondTheCap(t *testing.T) {
 	s, set := tiny(2)
 	keys := sameShard(s, "ip", core.Quota{Limit: 2, Window: 10 * sec}, 5)
 	giveBack := func(c core.Charge, at int64) int64 {
-		given, err := storetest.Return(t.Context(), s, "policy", []core.Return{{Charge: c, At: at}})
-		require.NoError(t, err)
+		given := must.Get(storetest.Return(t.Context(), s, "policy", []core.Return{{Charge: c, At: at}}))(t)
 		return given[0]
 	}
 	set(100 * sec)
@@ -54,8 +54,7 @@ func TestLeasesBeyondTheCap(t *testing.T) {
 		require.Equal(t, []any{mode, allowed}, []any{d.Mode, d.Allowed})
 	}
 	renew := func(c core.Charge) bool {
-		held, err := storetest.Renew(t.Context(), s, "policy", []core.Charge{c})
-		require.NoError(t, err)
+		held := must.Get(storetest.Renew(t.Context(), s, "policy", []core.Charge{c}))(t)
 		return held[0]
 	}
 	release := func(c core.Charge) { require.NoError(t, storetest.Release(t.Context(), s, "policy", []core.Charge{c})) }

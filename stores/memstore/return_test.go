@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/stores/storetest"
 )
 
@@ -80,8 +81,7 @@ func TestForgottenHolds(t *testing.T) {
 		if i == 0 {
 			continue
 		}
-		done, err := s.Settle(t.Context(), []core.Settlement{{Return: core.Return{Charge: c}, Hold: h.ID, Used: int64(min(1, 80/(i+1))), Forget: true}})
-		require.NoError(t, err)
+		done := must.Get(s.Settle(t.Context(), []core.Settlement{{Return: core.Return{Charge: c}, Hold: h.ID, Used: int64(min(1, 80/(i+1))), Forget: true}}))(t)
 		require.Equal(t, core.HoldLives, done[0].Found)
 	}
 	for i := range s.shards {

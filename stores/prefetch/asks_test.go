@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 )
 
 // ask returns an ask of charges of policy "p".
@@ -133,15 +134,13 @@ func TestReturned(t *testing.T) {
 		used := o.warm()
 		d := o.take(o.charge(2))
 		c := ask(o.charge(2)).Charges[0]
-		results, err := o.store.Return(o.ctx, []core.Return{d.Return(0, c)})
-		require.NoError(o.t, err)
+		results := must.Get(o.store.Return(o.ctx, []core.Return{d.Return(0, c)}))(o.t)
 		require.EqualValues(o.t, 2, results[0].Units)
 		require.Equal(o.t, 1000-used, results[0].Outcome.Remaining)
 		back := d.Return(0, c)
 		back.At-- // of no chunk
 		held := o.held()
-		results, err = o.store.Return(o.ctx, []core.Return{back})
-		require.NoError(o.t, err)
+		results = must.Get(o.store.Return(o.ctx, []core.Return{back}))(o.t)
 		require.Equal(o.t, o.left()+held, results[0].Outcome.Remaining)
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/storetest"
@@ -289,8 +290,7 @@ func TestNeverAboveTheLimit(t *testing.T) {
 					require.True(t, ok, "seed %d", seed)
 					c := f.charge(0)
 					c.Quota = charged
-					d, err := storetest.Take(t.Context(), f.own, "p", []core.Charge{c})
-					require.NoError(t, err)
+					d := must.Get(storetest.Take(t.Context(), f.own, "p", []core.Charge{c}))(t)
 					want := state.Advance(&charged, d.At)
 					if q.Refills() {
 						require.LessOrEqual(t, d.Outcomes()[0].Remaining, want, "seed %d", seed)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/storetest"
 )
@@ -40,8 +41,7 @@ func newOne(t *testing.T, q core.Quota) *one {
 
 func (o *one) take(charges ...core.Charge) core.Decision {
 	o.t.Helper()
-	d, err := storetest.Take(o.ctx, o.store, "p", charges)
-	require.NoError(o.t, err)
+	d := must.Get(storetest.Take(o.ctx, o.store, "p", charges))(o.t)
 	return d
 }
 
@@ -74,8 +74,7 @@ func (o *one) held() int64 {
 func (o *one) left() int64 {
 	c := o.charge(0)
 	c.Quota = planOf(o.quota, hold.Microseconds()).charged
-	d, err := storetest.Take(o.ctx, o.own, "p", []core.Charge{c})
-	require.NoError(o.t, err)
+	d := must.Get(storetest.Take(o.ctx, o.own, "p", []core.Charge{c}))(o.t)
 	return d.Outcomes()[0].Remaining
 }
 
@@ -170,8 +169,7 @@ func TestNothingLeft(t *testing.T) {
 		require.Greater(t, refused, 9_000)
 		require.Less(t, calls, 300)
 
-		_, err := storetest.Return(o.ctx, o.store, "p", []core.Return{last.Return(0, o.charge(1))})
-		require.NoError(t, err)
+		must.Get(storetest.Return(o.ctx, o.store, "p", []core.Return{last.Return(0, o.charge(1))}))(t)
 		require.True(t, o.take(o.charge(1)).Allowed)
 		for range 50 {
 			for range 40 {
@@ -231,8 +229,7 @@ func TestReturns(t *testing.T) {
 		d := o.take(o.charge(2))
 		r := d.Return(0, o.charge(2))
 		held := o.held()
-		given, err := storetest.Return(o.ctx, o.store, "p", []core.Return{r})
-		require.NoError(t, err)
+		given := must.Get(storetest.Return(o.ctx, o.store, "p", []core.Return{r}))(t)
 		require.Equal(t, []int64{2}, given)
 		require.Equal(t, held+2, o.held())
 
@@ -240,13 +237,12 @@ func TestReturns(t *testing.T) {
 		time.Sleep(3 * hold)
 		require.Equal(t, 1000-used-2, o.left())
 		r = d.Return(0, o.charge(1))
-		given, err = storetest.Return(o.ctx, o.store, "p", []core.Return{r})
-		require.NoError(t, err)
+		given = must.Get(storetest.Return(o.ctx, o.store, "p", []core.Return{r}))(t)
 		require.Equal(t, []int64{1}, given)
 		require.Zero(t, o.held())
 		require.Equal(t, 1000-used-1, o.left())
 
-		_, err = storetest.Return(o.ctx, o.store, "p", nil)
+		_, err := storetest.Return(o.ctx, o.store, "p", nil)
 		require.ErrorIs(t, err, core.ErrCharges)
 	})
 }
@@ -310,10 +306,8 @@ func TestAccount(t *testing.T) {
 		c := core.Charge{Policy: "p", Rule: rule, Quota: core.Quota{Algorithm: core.TokenBucket, Limit: 1000, Window: perMinute.Window, Burst: 1000}}
 		owed := c
 		owed.Cost, owed.Debt, owed.MaxDebt = 1300, true, 500
-		_, err := core.Take(t.Context(), store, []core.Charge{owed})
-		require.NoError(t, err)
-		account, err := core.AccountOf(t.Context(), store, c)
-		require.NoError(t, err)
+		must.Get(core.Take(t.Context(), store, []core.Charge{owed}))(t)
+		account := must.Get(core.AccountOf(t.Context(), store, c))(t)
 		require.InDelta(t, 300, account.Owed, 20, rule) // a prefetched bucket is a little smaller
 	}
 }
@@ -438,8 +432,7 @@ func TestManyKeys(t *testing.T) {
 		for i := range 2 * maxPools {
 			c := core.Charge{Rule: "all", Key: fmt.Sprint(i), Quota: core.Quota{Limit: 1, Window: 60_000_000}, Cost: 1}
 			for want := range 2 {
-				d, err := storetest.Take(t.Context(), store, "p", []core.Charge{c})
-				require.NoError(t, err)
+				d := must.Get(storetest.Take(t.Context(), store, "p", []core.Charge{c}))(t)
 				require.Equal(t, want == 0, d.Allowed)
 				require.Greater(t, d.Outcomes()[0].ResetAfter, int64(60_000_000), "in the wider window")
 			}

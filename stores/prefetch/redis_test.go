@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -39,12 +40,10 @@ func TestRedisHandsBack(t *testing.T) {
 	q := core.Quota{Limit: 10_000, Window: 60_000_000}
 	store := New(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), &Options{Rules: []Rule{{"p", "all"}}})
 	for range 3_333 {
-		d, err := storetest.Take(t.Context(), store, "p", []core.Charge{{Rule: "all", Quota: q, Cost: 1}})
-		require.NoError(t, err)
+		d := must.Get(storetest.Take(t.Context(), store, "p", []core.Charge{{Rule: "all", Quota: q, Cost: 1}}))(t)
 		require.True(t, d.Allowed)
 	}
 	require.NoError(t, store.Close(t.Context()))
-	d, err := storetest.Take(t.Context(), store, "p", []core.Charge{{Rule: "all", Quota: q, Cost: 0}})
-	require.NoError(t, err)
+	d := must.Get(storetest.Take(t.Context(), store, "p", []core.Charge{{Rule: "all", Quota: q, Cost: 0}}))(t)
 	require.EqualValues(t, 10_000-3_333, d.Outcomes()[0].Remaining)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/refusals"
 	"github.com/routelimit/limit/stores/storetest"
@@ -166,16 +167,14 @@ func TestSimulation(t *testing.T) {
 	if name == "" {
 		t.Skip("LIMIT_SIMULATION names no file")
 	}
-	file, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	require.NoError(t, err)
+	file := must.Get(os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644))(t)
 	defer file.Close()
 	run := func(t *testing.T, s simulation) {
 		r := s.run(t)
 		row := fmt.Sprintf("%d,%.0f,%.2f,%g,%d,%.0f,%.5f,%.4f", s.instances, s.demand, s.limit/s.demand, s.hold.Seconds()*1000, s.chunk,
 			r.calls, r.early(s), r.unused())
 		t.Log(row)
-		_, err := fmt.Fprintln(file, row)
-		require.NoError(t, err)
+		must.Get(fmt.Fprintln(file, row))(t)
 	}
 	const ms = time.Millisecond
 	for _, limit := range []float64{1.2, 1.02, 0.7} { // of the demand

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 )
@@ -36,17 +37,14 @@ func TestPoliciesOnCluster(t *testing.T) {
 			require.True(t, asks[1].Decision.Allowed, n)
 		}
 		wide.Cost, narrow.Cost = 0, 0
-		d, err := core.Take(t.Context(), store, []core.Charge{wide, narrow})
-		require.NoError(t, err)
+		d := must.Get(core.Take(t.Context(), store, []core.Charge{wide, narrow}))(t)
 		require.Zero(t, d.Outcomes()[0].Remaining)
 		require.Zero(t, d.Outcomes()[1].Remaining)
 
 		require.NoError(t, store.Reset(t.Context(), both))
-		d, err = core.Take(t.Context(), store, both)
-		require.NoError(t, err)
+		d = must.Get(core.Take(t.Context(), store, both))(t)
 		require.True(t, d.Allowed)
-		results, err := store.Return(t.Context(), []core.Return{d.Return(1, both[1]), d.Return(0, both[0])})
-		require.NoError(t, err)
+		results := must.Get(store.Return(t.Context(), []core.Return{d.Return(1, both[1]), d.Return(0, both[0])}))(t)
 		for j, r := range results {
 			require.Equal(t, core.Returned{Units: 1, Outcome: core.Outcome{Remaining: []int64{2, 5}[j]}}, r)
 		}
@@ -63,8 +61,7 @@ func TestAsksUndoneAfterAnError(t *testing.T) {
 	require.NoError(t, client.Set(t.Context(), lua.Key("limit", &bad), "nonsense", 0).Err())
 	err := store.Take(t.Context(), []core.Ask{{Charges: []core.Charge{good}}, {Charges: []core.Charge{bad}}})
 	require.ErrorIs(t, err, lua.ErrValue)
-	d, err := core.Take(t.Context(), store, []core.Charge{good})
-	require.NoError(t, err)
+	d := must.Get(core.Take(t.Context(), store, []core.Charge{good}))(t)
 	require.EqualValues(t, 4, d.Outcomes()[0].Remaining)
 }
 
@@ -99,12 +96,11 @@ func TestReturnsShareCalls(t *testing.T) {
 	store := New(client, &Options{Timeout: time.Minute})
 	c, bad := ofPolicy("p", "r", 1000), ofPolicy("p", "bad", 5)
 	c.Cost = 103
-	d, err := core.Take(t.Context(), store, []core.Charge{c})
-	require.NoError(t, err)
+	d := must.Get(core.Take(t.Context(), store, []core.Charge{c}))(t)
 	require.NoError(t, client.RPush(t.Context(), lua.Key("limit", &bad), "x").Err())
 	one := d.Return(0, c)
 	one.Cost = 1
-	_, err = store.Return(t.Context(), []core.Return{one}) // loads the script
+	_, err := store.Return(t.Context(), []core.Return{one}) // loads the script
 	require.NoError(t, err)
 
 	calls := holdCalls(client)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/storetest"
 )
@@ -125,8 +126,7 @@ func TestSwappedReplies(t *testing.T) {
 	stores := []*Store{New(client, &Options{Timeout: 10 * time.Second}), New(client, &Options{Timeout: 10 * time.Second})}
 	full, empty := charge("r", "k", 1_000, time.Hour), charge("r", "k", 1_000, time.Hour)
 	full.Cost, empty.Cost = 1, 1000
-	_, err := storetest.Take(t.Context(), stores[0], "empty", []core.Charge{empty})
-	require.NoError(t, err)
+	must.Get(storetest.Take(t.Context(), stores[0], "empty", []core.Charge{empty}))(t)
 	empty.Cost, full.Cost = 1, 0
 	for _, kind := range []faultproxy.Kind{faultproxy.SwapReply, faultproxy.DuplicateReply} {
 		proxy.Break(func(c faultproxy.Command) faultproxy.Fault {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/storetest"
@@ -27,8 +28,7 @@ func TestBytes(t *testing.T) {
 			d := storetest.MustTake(t, store, core.Charge{Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Limit: limit, Window: 3600_000_000}})
 			require.True(t, d.Allowed)
 		}
-		size, err := client.MemoryUsage(t.Context(), lua.Key("limit", named("p", "r", "k")), 0).Result()
-		require.NoError(t, err)
+		size := must.Get(client.MemoryUsage(t.Context(), lua.Key("limit", named("p", "r", "k")), 0).Result())(t)
 		t.Logf("limit %d: %.2f bytes a unit", limit, float64(size)/float64(limit))
 		assert.LessOrEqual(t, float64(size)/float64(limit), most, limit)
 		require.NoError(t, storetest.Reset(t.Context(), store, "p", "r", "k"))
@@ -37,8 +37,7 @@ func TestBytes(t *testing.T) {
 			args := []any{now, store.grace, fmt.Sprintf("%036d", i), 1, limit, int64(3600_000_000)}
 			require.NoError(t, zset.Run(t.Context(), client, []string{"zset"}, args...).Err())
 		}
-		set, err := client.MemoryUsage(t.Context(), "zset", 0).Result()
-		require.NoError(t, err)
+		set := must.Get(client.MemoryUsage(t.Context(), "zset", 0).Result())(t)
 		t.Logf("limit %d: %d bytes, and %d as a sorted set", limit, size, set)
 		require.NoError(t, client.Del(t.Context(), "zset").Err())
 	}

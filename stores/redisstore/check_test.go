@@ -18,6 +18,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redisfacts"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/storetest"
@@ -61,8 +62,7 @@ func TestCheckHealthy(t *testing.T) {
 	assert.Empty(t, problemsOf(t, admin, &Options{Spread: 4}))
 	require.NoError(t, admin.Do(t.Context(), "ACL", "LOG", "RESET").Err())
 	assert.Empty(t, problemsOf(t, as(t, admin, strings.Fields("+"+strings.ToLower(strings.Join(redisfacts.Needed, " +")))...), nil))
-	refused, err := admin.Do(t.Context(), "ACL", "LOG").Slice()
-	require.NoError(t, err)
+	refused := must.Get(admin.Do(t.Context(), "ACL", "LOG").Slice())(t)
 	for _, entry := range refused {
 		object := entry.(map[any]any)["object"]
 		assert.Regexp(t, `^(hello|client)(\||$)`, object, // Redis 6 leaves out the subcommand
@@ -205,13 +205,12 @@ func TestCheckEviction(t *testing.T) {
 func TestCheckUnreachable(t *testing.T) {
 	server := redistest.Launch(t)
 	admin := server.Client()
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	dead := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	dead.Close()
 	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: dead.Addr().String()}))
 	start := time.Now()
 	store := New(client, nil)
-	err = store.Check(t.Context())
+	err := store.Check(t.Context())
 	require.ErrorIs(t, err, core.ErrUnavailable)
 	assert.Contains(t, err.Error(), "LIMIT-301: redisstore: Redis "+dead.Addr().String()+": ")
 	assert.Contains(t, err.Error(), "connection refused: start it, let this machine connect to it, or correct the address of the client")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redisfacts"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/storetest"
@@ -92,14 +93,12 @@ func lease(id uint64, limit int64) []core.Charge {
 func dump(t *testing.T, client *redis.Client) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
-	keys, err := client.Keys(t.Context(), "*").Result()
-	require.NoError(t, err)
+	keys := must.Get(client.Keys(t.Context(), "*").Result())(t)
 	for _, key := range keys {
 		if strings.Contains(key, ":token:") {
 			continue
 		}
-		value, err := client.Dump(t.Context(), key).Result()
-		require.NoError(t, err)
+		value := must.Get(client.Dump(t.Context(), key).Result())(t)
 		all[key] = value
 	}
 	return all
@@ -151,8 +150,7 @@ func TestLateCall(t *testing.T) {
 // evals returns how many scripts the server has run by their hash.
 func evals(t *testing.T, client *redis.Client) (n int) {
 	t.Helper()
-	text, err := client.Info(t.Context(), "commandstats").Result()
-	require.NoError(t, err)
+	text := must.Get(client.Info(t.Context(), "commandstats").Result())(t)
 	fmt.Sscanf(redisfacts.Lines(text)["cmdstat_evalsha"], "calls=%d", &n)
 	return n
 }

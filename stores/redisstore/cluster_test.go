@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/storetest"
 )
@@ -27,13 +28,11 @@ func TestCluster(t *testing.T) {
 		for _, key := range keys {
 			charges := []core.Charge{charge("key", key, 2, time.Minute), charge("all", "", 1000, time.Minute)}
 			for n := range 3 {
-				d, err := storetest.Take(t.Context(), store, policy, charges)
-				require.NoError(t, err)
+				d := must.Get(storetest.Take(t.Context(), store, policy, charges))(t)
 				assert.Equal(t, n < 2, d.Allowed)
 			}
 		}
-		d, err := storetest.Take(t.Context(), store, policy, []core.Charge{charge("all", "", 1000, time.Minute)})
-		require.NoError(t, err)
+		d := must.Get(storetest.Take(t.Context(), store, policy, []core.Charge{charge("all", "", 1000, time.Minute)}))(t)
 		assert.EqualValues(t, 1000-2*len(keys)-1, d.Outcomes()[0].Remaining)
 	}
 	var mu sync.Mutex

@@ -16,6 +16,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/storetest"
 )
@@ -54,8 +55,7 @@ func counter(t testing.TB, direct redis.UniversalClient) (charges []core.Charge,
 	return charges, func() int64 {
 		peek := []core.Charge{charges[0]}
 		peek[0].Cost = 0
-		d, err := storetest.Take(context.Background(), store, "p", peek)
-		require.NoError(t, err)
+		d := must.Get(storetest.Take(context.Background(), store, "p", peek))(t)
 		return 1_000_000_000 - d.Outcomes()[0].Remaining
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
@@ -23,8 +24,7 @@ import (
 // there is not.
 func inHash(t testing.TB, s *Store, c core.Charge) {
 	t.Helper()
-	done, err := s.Settle(t.Context(), []core.Settlement{{Return: core.Return{Charge: c}, Hold: core.HoldIDOf("none"), Ends: true}})
-	require.NoError(t, err)
+	done := must.Get(s.Settle(t.Context(), []core.Settlement{{Return: core.Return{Charge: c}, Hold: core.HoldIDOf("none"), Ends: true}}))(t)
 	require.Zero(t, done[0])
 }
 
@@ -56,11 +56,9 @@ func TestKeysOfHoldsLive(t *testing.T) {
 			}
 		}
 		requireLife(t, client, c, hashed, core.MaxHold)
-		_, err := store.Extend(t.Context(), []core.Extension{{Charge: c, Hold: core.HoldIDOf("1"), Life: core.MinHold}})
-		require.NoError(t, err)
+		must.Get(store.Extend(t.Context(), []core.Extension{{Charge: c, Hold: core.HoldIDOf("1"), Life: core.MinHold}}))(t)
 		requireLife(t, client, c, hashed, core.MaxHold)
-		_, err = store.Settle(t.Context(), []core.Settlement{{Return: core.Return{Charge: c}, Hold: core.HoldIDOf("1"), Used: 1}})
-		require.NoError(t, err)
+		must.Get(store.Settle(t.Context(), []core.Settlement{{Return: core.Return{Charge: c}, Hold: core.HoldIDOf("1"), Used: 1}}))(t)
 		requireLife(t, client, c, true, core.MaxHold) // what the caller does not know is read from the hash
 	}
 }
@@ -79,13 +77,11 @@ func TestManyHolds(t *testing.T) {
 			require.Equal(t, core.HoldUnknown, holds[i].Found)
 			requireLife(t, client, c, i >= 32, core.MaxHold)
 		}
-		a, err := store.Account(t.Context(), c)
-		require.NoError(t, err)
+		a := must.Get(store.Account(t.Context(), c))(t)
 		require.EqualValues(t, []int64{n, 2 * n}, []int64{a.Holds, a.Held})
 		for i := range n {
 			of := core.Settlement{Return: asks[i].Decision.Return(0, c), Hold: holds[i].ID, Used: 1, Forget: true}
-			done, err := store.Settle(t.Context(), []core.Settlement{of})
-			require.NoError(t, err)
+			done := must.Get(store.Settle(t.Context(), []core.Settlement{of}))(t)
 			require.Equal(t, core.Settled{Found: core.HoldLives, Given: 1}, done[0], "%d", i)
 		}
 		held, ends := lua.HoldKeys("limit", &c)
@@ -220,19 +216,16 @@ func TestOldHolds(t *testing.T) {
 	require.Equal(t, core.HoldLives, func() core.Found { h := hold("a"); return h.Found }(), "a repeat")
 	require.Equal(t, core.HoldSettled, func() core.Found { h := hold("d"); return h.Found }())
 	now += 2_000_000
-	lived, err := store.Extend(t.Context(), []core.Extension{{Charge: c, Hold: core.HoldIDOf("b"), Life: 90_000_000}})
-	require.NoError(t, err)
+	lived := must.Get(store.Extend(t.Context(), []core.Extension{{Charge: c, Hold: core.HoldIDOf("b"), Life: 90_000_000}}))(t)
 	require.Equal(t, []bool{true}, lived)
 	h := hold("e")
 	require.Len(t, h.Over, 1)
-	done, err := store.Settle(t.Context(), h.Over)
-	require.NoError(t, err)
+	done := must.Get(store.Settle(t.Context(), h.Over))(t)
 	require.Equal(t, core.Settled{Found: core.HoldLives, Given: 10}, done[0], "c has ended")
 	for _, name := range []string{"a", "b", "e"} {
 		of := core.Settlement{Return: core.Return{Charge: c}, Hold: core.HoldIDOf(name), Used: 3, Forget: true}
 		for _, want := range []core.Settled{{Found: core.HoldLives, Given: 7}, {}} {
-			done, err = store.Settle(t.Context(), []core.Settlement{of})
-			require.NoError(t, err)
+			done = must.Get(store.Settle(t.Context(), []core.Settlement{of}))(t)
 			require.Equal(t, want, done[0], name)
 		}
 	}
@@ -254,8 +247,7 @@ func TestHoldsAreForgotten(t *testing.T) {
 		}
 		h := core.Hold{ID: core.HoldIDOf(fmt.Sprint(i)), Life: core.MaxHold}
 		require.NoError(t, store.Hold(t.Context(), &core.Ask{Charges: []core.Charge{c}}, &h))
-		_, err := store.Settle(t.Context(), []core.Settlement{{Return: core.Return{Charge: c}, Hold: h.ID, Used: 1}})
-		require.NoError(t, err)
+		must.Get(store.Settle(t.Context(), []core.Settlement{{Return: core.Return{Charge: c}, Hold: h.ID, Used: 1}}))(t)
 	}
 	hash, ends := lua.HoldKeys("limit", &c)
 	require.Equal(t, "hash", client.Type(t.Context(), hash).Val())
@@ -268,8 +260,7 @@ func TestHoldsAreForgotten(t *testing.T) {
 		now += core.HoldMemory
 		ask, h := core.Ask{Charges: []core.Charge{c}}, core.Hold{ID: core.HoldIDOf(fmt.Sprint(i)), Life: core.MaxHold}
 		require.NoError(t, store.Hold(t.Context(), &ask, &h))
-		_, err := store.Settle(t.Context(), []core.Settlement{{Return: ask.Decision.Return(0, c), Hold: h.ID, Used: 1}})
-		require.NoError(t, err)
+		must.Get(store.Settle(t.Context(), []core.Settlement{{Return: ask.Decision.Return(0, c), Hold: h.ID, Used: 1}}))(t)
 		require.LessOrEqual(t, client.StrLen(t.Context(), hash).Val(), int64(17+94))
 	}
 }
@@ -291,12 +282,10 @@ func TestKeysOfHolds(t *testing.T) {
 			requireLife(t, client, c, true, month-core.MaxHold)
 		}
 		of := core.Settlement{Return: core.Return{Charge: c}, Hold: h.ID, Used: i % 2, Forget: i%2 == 1}
-		done, err := store.Settle(t.Context(), []core.Settlement{of})
-		require.NoError(t, err)
+		done := must.Get(store.Settle(t.Context(), []core.Settlement{of}))(t)
 		require.Equal(t, core.HoldLives, done[0].Found)
 		require.Zero(t, client.Exists(t.Context(), hash, ends).Val())
-		done, err = store.Settle(t.Context(), []core.Settlement{of})
-		require.NoError(t, err)
+		done = must.Get(store.Settle(t.Context(), []core.Settlement{of}))(t)
 		require.Zero(t, done[0], "a second time")
 	}
 }
@@ -374,8 +363,7 @@ func TestExtensionsBesideForeign(t *testing.T) {
 	}
 	held, _ := lua.HoldKeys("limit", &list[0].Charge)
 	require.NoError(t, client.SetRange(t.Context(), held, 45, "x").Err())
-	lived, err := store.Extend(t.Context(), list)
-	require.NoError(t, err)
+	lived := must.Get(store.Extend(t.Context(), list))(t)
 	require.Equal(t, []bool{false, true}, lived)
 }
 
@@ -407,8 +395,7 @@ func TestAccountOfManyHolds(t *testing.T) {
 		fields = append(fields, fmt.Sprint("id", i), fmt.Sprintf("L %d 2 %d 0 0 0", now+(i-1000)*1_000_000, now)) // 1,001 of them have ended
 	}
 	require.NoError(t, client.HSet(t.Context(), hash, fields...).Err())
-	a, err := store.Account(t.Context(), c)
-	require.NoError(t, err)
+	a := must.Get(store.Account(t.Context(), c))(t)
 	require.Equal(t, core.Account{Holds: 1999, Held: 3998, Next: 1_000_000, Ended: 1001}, a)
 }
 
@@ -460,8 +447,7 @@ func takeAndSettle(t *testing.T, store *Store, charges []core.Charge, held bool,
 	for i := range charges {
 		list[i] = core.Settlement{Return: ask.Decision.Return(i, charges[i]), Hold: h.ID, Used: 7, Forget: true}
 	}
-	done, err := store.Settle(t.Context(), list)
-	require.NoError(t, err)
+	done := must.Get(store.Settle(t.Context(), list))(t)
 	require.Equal(t, core.HoldLives, done[0].Found)
 }
 
@@ -469,7 +455,6 @@ func takeAndSettle(t *testing.T, store *Store, charges []core.Charge, held bool,
 func timeOfScripts(t *testing.T, client *redis.Client) float64 {
 	info := client.Info(t.Context(), "commandstats").Val()
 	var calls, usec float64
-	_, err := fmt.Sscanf(info[strings.Index(info, "cmdstat_evalsha:"):], "cmdstat_evalsha:calls=%f,usec=%f", &calls, &usec)
-	require.NoError(t, err)
+	must.Get(fmt.Sscanf(info[strings.Index(info, "cmdstat_evalsha:"):], "cmdstat_evalsha:calls=%f,usec=%f", &calls, &usec))(t)
 	return usec
 }

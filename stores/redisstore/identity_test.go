@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/storetest"
@@ -82,8 +83,7 @@ func TestINFOWithdrawn(t *testing.T) {
 		known, _, err := store.serverOf(t.Context(), "")
 		require.NoError(t, err)
 		store.failed(known)
-		_, err = storetest.Take(t.Context(), store, "p", []core.Charge{charge("r", "k", 50, time.Hour)})
-		require.NoError(t, err)
+		must.Get(storetest.Take(t.Context(), store, "p", []core.Charge{charge("r", "k", 50, time.Hour)}))(t)
 	}
 	storetest.MustTake(t, store, charge("r", "k", 50, time.Hour))
 	for _, rule := range []string{"-info", "+info"} {

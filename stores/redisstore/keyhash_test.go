@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/storetest"
@@ -38,8 +39,7 @@ func TestNoKeyLeaves(t *testing.T) {
 		var all strings.Builder
 		keys := client.Scan(t.Context(), 0, "*", 1000).Iterator()
 		for keys.Next(t.Context()) {
-			value, err := client.Get(t.Context(), keys.Val()).Result()
-			require.NoError(t, err)
+			value := must.Get(client.Get(t.Context(), keys.Val()).Result())(t)
 			fmt.Fprintf(&all, "%s %s\n", keys.Val(), value)
 			name, ok := lua.ParseKey("limit", keys.Val())
 			require.True(t, ok, "limitctl doctor knows %s", keys.Val())
@@ -60,15 +60,13 @@ func TestNoKeyLeaves(t *testing.T) {
 	for i := range list {
 		list[i].Cost = 1
 	}
-	given, err := storetest.Return(t.Context(), store, "p", list)
-	require.NoError(t, err)
+	given := must.Get(storetest.Return(t.Context(), store, "p", list))(t)
 	assert.EqualValues(t, 1, given[0], "what was taken is found again")
 	look("Return")
 	lease := []core.Charge{{Rule: "leases", Key: alice, Cost: 1, ID: 7,
 		Quota: core.Quota{Algorithm: core.Concurrency, Limit: 2, Window: 3600_000_000}}}
 	storetest.MustTake(t, store, lease...)
-	held, err := storetest.Renew(t.Context(), store, "p", lease)
-	require.NoError(t, err)
+	held := must.Get(storetest.Renew(t.Context(), store, "p", lease))(t)
 	assert.Equal(t, []bool{true}, held)
 	look("Renew")
 	require.NoError(t, storetest.Release(t.Context(), store, "p", lease))
@@ -85,7 +83,7 @@ func TestNoKeyLeaves(t *testing.T) {
 	// Errors about a key, which say which.
 	key := lua.Key("limit", named("p", "leases", store.hasher.hash("p", "leases", alice)))
 	require.NoError(t, client.Set(t.Context(), key, "nonsense", 0).Err())
-	_, err = storetest.Take(t.Context(), store, "p", lease)
+	_, err := storetest.Take(t.Context(), store, "p", lease)
 	require.ErrorIs(t, err, lua.ErrValue)
 	assert.ErrorContains(t, err, key)
 	assert.NotContains(t, err.Error(), "alice")

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/storetest"
@@ -38,8 +39,7 @@ func TestLeasesAreOneCall(t *testing.T) {
 	for round, want := range [][2]int{{2, 1}, {1, 0}} { // the first one loads the script
 		recent(t, store)
 		calls, questions = 0, 0
-		got, err := storetest.Renew(t.Context(), store, "p", charges)
-		require.NoError(t, err)
+		got := must.Get(storetest.Renew(t.Context(), store, "p", charges))(t)
 		assert.Equal(t, []bool{true, true, true}, got)
 		assert.Equal(t, want, [2]int{calls, questions}, "round %d", round)
 	}
@@ -63,8 +63,7 @@ func TestLeasesExpire(t *testing.T) {
 	long, short := held("r", "k", 5, 10*time.Minute, 1), held("r", "k", 5, time.Minute, 2)
 	storetest.MustTake(t, store, long)
 	assert.InDelta(t, 10*time.Minute, lives(long), float64(10*time.Second))
-	got, err := storetest.Renew(t.Context(), store, "p", []core.Charge{long})
-	require.NoError(t, err)
+	got := must.Get(storetest.Renew(t.Context(), store, "p", []core.Charge{long}))(t)
 	assert.Equal(t, []bool{true}, got)
 	assert.InDelta(t, 10*time.Minute, lives(long), float64(10*time.Second))
 	storetest.MustTake(t, store, short) // the first one keeps its life
@@ -95,20 +94,17 @@ func TestForeignLeases(t *testing.T) {
 		before := client.Dump(ctx, lua.Key("limit", named("p", "r", key(i)))).Val()
 		_, err := storetest.Take(ctx, store, "p", charges)
 		if err == nil { // bytes that happen to be leases are some
-			_, err = storetest.Renew(ctx, store, "p", charges)
-			require.NoError(t, err)
+			must.Get(storetest.Renew(ctx, store, "p", charges))(t)
 			require.NoError(t, storetest.Release(ctx, store, "p", charges))
 			continue
 		}
 		assert.ErrorIs(t, err, lua.ErrValue, "%d", i)
-		_, err = storetest.Take(ctx, store, "p", charges[1:])
-		require.NoError(t, err)
+		must.Get(storetest.Take(ctx, store, "p", charges[1:]))(t)
 		got, err := storetest.Renew(ctx, store, "p", charges)
 		assert.ErrorIs(t, err, lua.ErrValue)
 		assert.Equal(t, []bool{false, true}, got, "the other is renewed")
 		assert.ErrorIs(t, storetest.Release(ctx, store, "p", charges), lua.ErrValue)
-		got, err = storetest.Renew(ctx, store, "p", charges[1:])
-		require.NoError(t, err)
+		got = must.Get(storetest.Renew(ctx, store, "p", charges[1:]))(t)
 		assert.Equal(t, []bool{false}, got, "the other is released")
 		assert.Equal(t, before, client.Dump(ctx, lua.Key("limit", named("p", "r", key(i)))).Val())
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/storetest"
@@ -181,8 +182,7 @@ func TestLongestWithGaps(t *testing.T) {
 					all = append(all, d.Return(0, one[0]))
 				}
 				for i := 1; i <= 2*core.MaxGaps; i += 2 {
-					given, err := storetest.Return(t.Context(), store, "p", all[i:i+1])
-					require.NoError(t, err)
+					given := must.Get(storetest.Return(t.Context(), store, "p", all[i:i+1]))(t)
 					require.Equal(t, []int64{1}, given)
 				}
 				now += 1_000_000
@@ -209,8 +209,7 @@ var usec = regexp.MustCompile(`cmdstat_evalsha:calls=1,usec=(\d+)`)
 func scriptTime(t *testing.T, client *redis.Client) time.Duration {
 	m := usec.FindStringSubmatch(client.Info(t.Context(), "commandstats").Val())
 	require.NotNil(t, m)
-	n, err := strconv.Atoi(m[1])
-	require.NoError(t, err)
+	n := must.Get(strconv.Atoi(m[1]))(t)
 	return time.Duration(n) * time.Microsecond
 }
 

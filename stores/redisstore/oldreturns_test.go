@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/storetest"
@@ -24,8 +25,7 @@ func TestOldReturns(t *testing.T) {
 	store := at(client, &now)
 	c := core.Charge{Policy: "p", Rule: "r", Key: "k", Quota: core.Quota{Algorithm: core.TokenBucket, Limit: 60, Window: 60_000_000, Burst: 60}, Cost: 5}
 	take := func() core.Return {
-		d, err := storetest.Take(t.Context(), store, "p", []core.Charge{c})
-		require.NoError(t, err)
+		d := must.Get(storetest.Take(t.Context(), store, "p", []core.Charge{c}))(t)
 		require.True(t, d.Allowed)
 		now++
 		return d.Return(0, c)
@@ -41,8 +41,7 @@ func TestOldReturns(t *testing.T) {
 		core.Return
 		given int64
 	}{{before, 0}, {other, 5}, {after, 5}} {
-		given, err := store.Return(t.Context(), []core.Return{r.Return})
-		require.NoError(t, err)
+		given := must.Get(store.Return(t.Context(), []core.Return{r.Return}))(t)
 		assert.Equal(t, r.given, given[0].Units)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 )
@@ -44,8 +45,7 @@ func TestOldState(t *testing.T) {
 	if *writeState {
 		write(t, client, "testdata/state-1.jsonl")
 	}
-	text, err := os.ReadFile("testdata/state-1.jsonl")
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile("testdata/state-1.jsonl"))(t)
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	var seen []core.Algorithm
@@ -74,21 +74,18 @@ func (s *oldState) decide(t *testing.T, client *redis.Client) {
 	now := start + q.Window/2
 	store := at(client, &now)
 	if s.Return != nil {
-		given, err := store.Return(t.Context(), []core.Return{*s.Return})
-		require.NoError(t, err)
+		given := must.Get(store.Return(t.Context(), []core.Return{*s.Return}))(t)
 		s.Given = given[0].Units
 	}
 	if q.Leases() {
-		held, err := store.Renew(t.Context(), s.Charges)
-		require.NoError(t, err)
+		held := must.Get(store.Renew(t.Context(), s.Charges))(t)
 		s.Held = held[0]
 		s.Charges[0].ID++
 		defer func() { s.Charges[0].ID-- }()
 	}
 	s.Next = nil
 	for _, now = range []int64{start + q.Window/2, start + q.Window, start + q.Window + q.Window/4, start + 3*q.Window} {
-		d, err := core.Take(t.Context(), store, s.Charges)
-		require.NoError(t, err)
+		d := must.Get(core.Take(t.Context(), store, s.Charges))(t)
 		s.Next = append(s.Next, oldDecision{d.At, d.Allowed, d.Delay, slices.Clone(d.Outcomes())})
 	}
 }
@@ -109,8 +106,7 @@ func write(t *testing.T, client *redis.Client, name string) {
 		store := at(client, &now)
 		for i := range int64(4) {
 			now = start + i*q.Window/16
-			d, err := core.Take(t.Context(), store, s.Charges)
-			require.NoError(t, err)
+			d := must.Get(core.Take(t.Context(), store, s.Charges))(t)
 			if i == 0 && !q.Leases() {
 				require.True(t, d.Allowed)
 				back := d.Return(0, s.Charges[0])
@@ -119,8 +115,7 @@ func write(t *testing.T, client *redis.Client, name string) {
 			}
 		}
 		if s.Return != nil { // once before, so that what was given back is there too
-			_, err := store.Return(t.Context(), []core.Return{*s.Return})
-			require.NoError(t, err)
+			must.Get(store.Return(t.Context(), []core.Return{*s.Return}))(t)
 		}
 		for _, c := range s.Charges {
 			for _, key := range []string{lua.Key("limit", &c), lua.ReturnedKey("limit", &c)} {

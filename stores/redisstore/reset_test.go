@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/storetest"
 )
@@ -47,13 +48,11 @@ func TestLost(t *testing.T) {
 	gone.Key, reset.Key = "gone", "reset"
 	require.NoError(t, store.Reset(t.Context(), []core.Charge{reset}))
 	charges := []core.Charge{c, gone, reset}
-	ages, err := store.Lost(t.Context(), charges, 0)
-	require.NoError(t, err)
+	ages := must.Get(store.Lost(t.Context(), charges, 0))(t)
 	assert.Equal(t, []int64{-1, 0, -2}, ages)
 	time.Sleep(2 * time.Millisecond)
 	require.True(t, storetest.MustTake(t, store, gone).Allowed)
-	ages, err = store.Lost(t.Context(), charges, 0)
-	require.NoError(t, err)
+	ages = must.Get(store.Lost(t.Context(), charges, 0))(t)
 	assert.Greater(t, ages[1], int64(1_000), "other instances learn of it")
 	ttls(t, client, resetMemory)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/storetest"
@@ -36,8 +37,7 @@ func everyAlgorithm(key string) []core.Charge {
 
 func admit(t *testing.T, store core.Store, policy string, charges []core.Charge) []core.Return {
 	t.Helper()
-	d, err := storetest.Take(t.Context(), store, policy, charges)
-	require.NoError(t, err)
+	d := must.Get(storetest.Take(t.Context(), store, policy, charges))(t)
 	require.True(t, d.Allowed)
 	var list []core.Return
 	for i, o := range d.Outcomes() {
@@ -57,8 +57,7 @@ func TestReturnByTheServersClock(t *testing.T) {
 	first := admit(t, store, "p", charges)
 	list := admit(t, store, "p", charges)
 	giveBack := func(list []core.Return) []int64 {
-		given, err := storetest.Return(t.Context(), store, "p", list)
-		require.NoError(t, err)
+		given := must.Get(storetest.Return(t.Context(), store, "p", list))(t)
 		ttls(t, client, 2*time.Hour+time.Second)
 		return given
 	}
@@ -114,16 +113,14 @@ func TestReturnKeepsTTL(t *testing.T) {
 		r.Cost = 1
 		shorter := r
 		shorter.Quota.Window /= 2
-		_, err := storetest.Return(t.Context(), store, "p", []core.Return{shorter})
-		require.NoError(t, err)
+		must.Get(storetest.Return(t.Context(), store, "p", []core.Return{shorter}))(t)
 		require.Greater(t, client.PTTL(t.Context(), key).Val(), before-10*time.Second, "%+v", shorter.Quota)
 	}
 	for _, r := range admit(t, store, "q", everyAlgorithm("k")) {
 		key := lua.Key("limit", named("q", r.Rule, r.Key))
 		r.Cost = 1
 		require.NoError(t, client.Persist(t.Context(), key).Err())
-		given, err := storetest.Return(t.Context(), store, "q", []core.Return{r})
-		require.NoError(t, err)
+		given := must.Get(storetest.Return(t.Context(), store, "q", []core.Return{r}))(t)
 		require.EqualValues(t, 1, given[0], "%+v", r.Quota)
 		require.Positive(t, client.PTTL(t.Context(), key).Val(), "%+v", r.Quota)
 	}
@@ -212,8 +209,7 @@ func TestReturnOnCluster(t *testing.T) {
 		for _, key := range []string{"", "}", "{x}", "a}:b", "\x00\r\n"} {
 			charges := everyAlgorithm(key)
 			list := admit(t, store, policy, charges)
-			given, err := storetest.Return(t.Context(), store, policy, list)
-			require.NoError(t, err)
+			given := must.Get(storetest.Return(t.Context(), store, policy, list))(t)
 			assert.Equal(t, []int64{3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 2}, given)
 			for _, c := range charges {
 				require.NoError(t, storetest.Reset(t.Context(), store, policy, c.Rule, c.Key))
@@ -234,7 +230,6 @@ func TestReturnOfNothing(t *testing.T) {
 	now += 1<<32 - 844_000_000
 	c.Cost = 0
 	d := storetest.MustTake(t, store, c)
-	given, err := store.Return(t.Context(), []core.Return{d.Return(0, c)})
-	require.NoError(t, err)
+	given := must.Get(store.Return(t.Context(), []core.Return{d.Return(0, c)}))(t)
 	require.Equal(t, d.Outcomes()[0], given[0].Outcome)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 )
@@ -53,10 +54,8 @@ func TestReturnsToRings(t *testing.T) {
 			continue
 		}
 		call := lua.NewReturns("limit", strconv.FormatInt(now, 10), 1, returns, false)
-		reply, err := client.Eval(t.Context(), call.Script.Text, call.Keys, call.Args...).Int64Slice()
-		require.NoError(t, err)
-		got, err := call.Decode(reply)
-		require.NoError(t, err)
+		reply := must.Get(client.Eval(t.Context(), call.Script.Text, call.Keys, call.Args...).Int64Slice())(t)
+		got := must.Get(call.Decode(reply))(t)
 		outcome := core.Outcome{Remaining: limit - int64(len(times))}
 		if len(times) > 0 {
 			outcome.MoreAfter, outcome.ResetAfter = times[0]+window-now, times[len(times)-1]+window-now

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
@@ -89,7 +90,7 @@ func compareBatches(t *testing.T, store *Store, clock *int64, schedules int) {
 			encoder := lua.NewRules(store.prefix, batch[0])
 			reply, _, err := store.decide(context.Background(), encoder, batch, nil, false)
 			require.NoError(t, err)
-			err = encoder.Decode(reply, batch, func(i int, err error) {
+			require.NoError(t, encoder.Decode(reply, batch, func(i int, err error) {
 				require.NoError(t, err)
 				for _, ask := range batch[i] {
 					var states []core.State
@@ -108,8 +109,7 @@ func compareBatches(t *testing.T, store *Store, clock *int64, schedules int) {
 						refused++
 					}
 				}
-			})
-			require.NoError(t, err)
+			}))
 			compareLeases(t, store, random, batch, model, now)
 			compareDebts(t, store, random, rules, model, now)
 		}
@@ -150,8 +150,7 @@ func compareLeases(t *testing.T, store *Store, random *rand.Rand, batch [][]core
 			require.NoError(t, store.Release(t.Context(), charges))
 			continue
 		}
-		held, err := store.Renew(t.Context(), charges)
-		require.NoError(t, err)
+		held := must.Get(store.Renew(t.Context(), charges))(t)
 		require.Equal(t, want, held, "at %d: %+v", now-start, charges)
 	}
 }

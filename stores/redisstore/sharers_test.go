@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 )
 
@@ -22,22 +23,18 @@ func TestSharers(t *testing.T) {
 			*Store
 			want int
 		}{{first, 1}, {same, 1}, {second, 2}, {other, 1}, {first, 2}} {
-			n, err := of.Sharers(t.Context())
-			require.NoError(t, err)
+			n := must.Get(of.Sharers(t.Context()))(t)
 			assert.Equal(t, of.want, n, "call %d", i)
 		}
-		life, err := client.PTTL(t.Context(), "limit:sharers").Result()
-		require.NoError(t, err)
+		life := must.Get(client.PTTL(t.Context(), "limit:sharers").Result())(t)
 		assert.InDelta(t, sharerLife, life, float64(10*time.Second))
 
 		// One has not called for long, and one is of a clock that was ahead.
 		require.NoError(t, client.Set(t.Context(), "limit:sharers", "1600000000 a1\n9600000000 b2\n", 0).Err())
-		n, err := first.Sharers(t.Context())
-		require.NoError(t, err)
+		n := must.Get(first.Sharers(t.Context()))(t)
 		assert.Equal(t, 1, n)
 		require.NoError(t, client.Set(t.Context(), "limit:sharers", "something else", 0).Err())
-		n, err = first.Sharers(t.Context())
-		require.NoError(t, err)
+		n = must.Get(first.Sharers(t.Context()))(t)
 		assert.Equal(t, 1, n)
 	})
 	t.Run("cluster", func(t *testing.T) {
@@ -45,8 +42,7 @@ func TestSharers(t *testing.T) {
 		for i := range 3 {
 			store := New(client, &Options{Prefix: "sharers", Timeout: time.Minute})
 			store.id = string(rune('a' + i))
-			n, err := store.Sharers(t.Context())
-			require.NoError(t, err)
+			n := must.Get(store.Sharers(t.Context()))(t)
 			assert.Equal(t, i+1, n)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/storetest"
@@ -108,8 +109,7 @@ func TestSpreadTimes(t *testing.T) {
 	first, second := d.TimeOf(0), d.TimeOf(1)
 	require.NotEqual(t, first, second)
 	require.Equal(t, max(first, second), d.At)
-	given, err := storetest.Return(t.Context(), store, "p", []core.Return{{Charge: charges[1], At: second}, {Charge: charges[0], At: first}})
-	require.NoError(t, err)
+	given := must.Get(storetest.Return(t.Context(), store, "p", []core.Return{{Charge: charges[1], At: second}, {Charge: charges[0], At: first}}))(t)
 	require.Equal(t, []int64{1, 1}, given)
 }
 
@@ -247,8 +247,7 @@ func TestSpreadShardDown(t *testing.T) {
 	d, err := storetest.Take(t.Context(), store, "p", charges[2:])
 	require.NoError(t, err, "the others go on")
 	require.True(t, d.Allowed)
-	heldNow, err := storetest.Renew(t.Context(), store, "p", charges[1:2])
-	require.NoError(t, err)
+	heldNow := must.Get(storetest.Renew(t.Context(), store, "p", charges[1:2]))(t)
 	require.Equal(t, []bool{true}, heldNow)
 	_, err = storetest.Renew(t.Context(), store, "p", []core.Charge{charges[1], held("r", charges[0].Key, 1, time.Hour, 7)})
 	require.ErrorIs(t, err, core.ErrUnavailable)

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/storetest"
 )
@@ -32,8 +33,7 @@ func harness(client redis.UniversalClient) storetest.Harness {
 // deleteStates deletes all keys but tokens: a store takes an emptied server for one that lost its data.
 func deleteStates(t testing.TB, client redis.UniversalClient) {
 	t.Helper()
-	keys, err := client.Keys(t.Context(), "*").Result()
-	require.NoError(t, err)
+	keys := must.Get(client.Keys(t.Context(), "*").Result())(t)
 	for _, key := range keys {
 		if !strings.Contains(key, ":token:") {
 			require.NoError(t, client.Del(t.Context(), key).Err())

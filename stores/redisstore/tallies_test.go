@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
@@ -94,8 +95,7 @@ func TestUsualTallied(t *testing.T) {
 		}
 	}
 	m := regexp.MustCompile(`cmdstat_getrange:calls=(\d+)`).FindStringSubmatch(client.Info(t.Context(), "commandstats").Val())
-	reads, err := strconv.Atoi(m[1])
-	require.NoError(t, err)
+	reads := must.Get(strconv.Atoi(m[1]))(t)
 	left := reads - calls // the whole script reads each key so once more
 	t.Logf("%d charges, %d left to the whole script, %d refused", keys, left, refused)
 	assert.Less(t, left, keys/2)
@@ -118,8 +118,7 @@ func TestToldAboveLimit(t *testing.T) {
 	}{{0, log, 1}, {0, window, 1}, {0, log, 1}, {0, log, 5}, {-1, window, 1}, {10_000_000, window, 1}, {10_000_000, window, 1}} {
 		now += step.after
 		charges := []core.Charge{{Rule: "r", Key: "k", Quota: step.quota, Cost: step.cost}}
-		got, err := core.Take(t.Context(), store, charges)
-		require.NoError(t, err)
+		got := must.Get(core.Take(t.Context(), store, charges))(t)
 		want := core.Decide(now, charges, []core.State{state})
 		require.Equal(t, want.Outcomes(), got.Outcomes(), "step %d", i)
 	}
@@ -135,16 +134,14 @@ func TestToldAfterReturns(t *testing.T) {
 	var state core.State = core.NewTallies(log.Algorithm, core.NewState(log.Algorithm))
 	take := func(q core.Quota, cost int64) core.Return {
 		charges := []core.Charge{{Rule: "r", Key: "k", Quota: q, Cost: cost}}
-		got, err := core.Take(t.Context(), store, charges)
-		require.NoError(t, err)
+		got := must.Get(core.Take(t.Context(), store, charges))(t)
 		want := core.Decide(now, charges, []core.State{state})
 		require.Equal(t, want.Outcomes(), got.Outcomes())
 		return got.Return(0, charges[0])
 	}
 	for _, r := range []core.Return{take(log, 1), take(window, 1), take(log, 1)} {
 		now++
-		got, err := store.Return(t.Context(), []core.Return{r})
-		require.NoError(t, err)
+		got := must.Get(store.Return(t.Context(), []core.Return{r}))(t)
 		require.Equal(t, state.Return(&r, now), got[0].Units)
 	}
 	take(log, 9)
@@ -185,8 +182,7 @@ func TestDebtBesideLargeLog(t *testing.T) {
 		owed.Debt, owed.Cost = true, 50
 		storetest.MustTake(t, store, owed)
 	}
-	done, err := store.Settle(t.Context(), []core.Settlement{{Return: held.Decision.Return(0, held.Charges[0]), Hold: core.HoldID{1}, Used: 51}})
-	require.NoError(t, err)
+	done := must.Get(store.Settle(t.Context(), []core.Settlement{{Return: held.Decision.Return(0, held.Charges[0]), Hold: core.HoldID{1}, Used: 51}}))(t)
 	assert.EqualValues(t, 50, done[0].Taken)
 	for _, c.Quota = range []core.Quota{largeWindow, largeLog} {
 		c.Cost = 0
@@ -212,8 +208,7 @@ func TestReturnBesideLongLog(t *testing.T) {
 	}
 	beside := core.Charge{Policy: "p", Rule: "beside", Key: "k", Quota: largeLog, Cost: 7}
 	d := storetest.MustTake(t, store, beside)
-	given, err := store.Return(t.Context(), []core.Return{d.Return(0, beside), taken})
-	require.NoError(t, err)
+	given := must.Get(store.Return(t.Context(), []core.Return{d.Return(0, beside), taken}))(t)
 	assert.EqualValues(t, 7, given[0].Units)
 	assert.EqualValues(t, 3, given[1].Units)
 	c.Quota, c.Cost = largeLog, 0
@@ -277,12 +272,9 @@ func TestAllAlgorithms(t *testing.T) {
 		turned[i].Key = "held"
 	}
 	storetest.MustTake(t, store, turned...)
-	_, err := store.Settle(t.Context(), settled)
-	require.NoError(t, err)
-	_, err = store.Return(t.Context(), returns)
-	require.NoError(t, err)
-	_, err = store.Renew(t.Context(), leases)
-	require.NoError(t, err)
+	must.Get(store.Settle(t.Context(), settled))(t)
+	must.Get(store.Return(t.Context(), returns))(t)
+	must.Get(store.Renew(t.Context(), leases))(t)
 	require.NoError(t, store.Release(t.Context(), leases))
 }
 
@@ -301,8 +293,7 @@ func TestBrokenTallies(t *testing.T) {
 		require.NoError(t, client.Del(t.Context(), valueKey, returnedKey).Err())
 		for range 2 {
 			for _, c := range []core.Charge{c, other} {
-				_, err := storetest.Take(t.Context(), store, "p", []core.Charge{c})
-				require.NoError(t, err)
+				must.Get(storetest.Take(t.Context(), store, "p", []core.Charge{c}))(t)
 			}
 		}
 		value := []byte(client.Get(t.Context(), valueKey).Val())
@@ -344,11 +335,10 @@ func TestGridsBesideLog(t *testing.T) {
 	now := start
 	store := at(client, &now)
 	for _, window := range []int64{60_000_000, 30_000_000, 60_000_000} {
-		d, err := storetest.Take(t.Context(), store, "p", []core.Charge{
+		d := must.Get(storetest.Take(t.Context(), store, "p", []core.Charge{
 			{Rule: "log", Key: "k", Quota: core.Quota{Limit: 5, Window: 60_000_000}, Cost: 1},
 			{Rule: "cells", Key: "k", Quota: core.Quota{Algorithm: core.SlidingCells, Limit: 5, Window: window, Cells: 10}, Cost: 1},
-		})
-		require.NoError(t, err)
+		}))(t)
 		require.True(t, d.Allowed)
 	}
 }

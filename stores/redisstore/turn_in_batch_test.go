@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/storetest"
 )
@@ -22,8 +23,7 @@ func TestTurnInABatch(t *testing.T) {
 		d := storetest.MustTake(t, store, charges...)
 		all = append(all, d)
 	}
-	given, err := storetest.Return(t.Context(), store, "p", []core.Return{all[2].Return(0, charges[0])})
-	require.NoError(t, err)
+	given := must.Get(storetest.Return(t.Context(), store, "p", []core.Return{all[2].Return(0, charges[0])}))(t)
 	require.Equal(t, []int64{1}, given)
 	look := []core.Charge{charges[0]}
 	look[0].Cost = 0

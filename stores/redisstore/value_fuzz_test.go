@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/storetest"
@@ -66,17 +67,14 @@ func storedByTheStore(t testing.TB, client *redis.Client) (all []stored) {
 		if c.Quota.Limit == limitOfRings {
 			c.Cost += more
 		}
-		d, err := storetest.Take(ctx, store, "p", []core.Charge{c})
-		require.NoError(t, err)
+		d := must.Get(storetest.Take(ctx, store, "p", []core.Charge{c}))(t)
 		require.True(t, d.Allowed)
 		s.at = d.At
-		last, err := storetest.Take(ctx, store, "p", []core.Charge{s.charge(1)})
-		require.NoError(t, err)
+		last := must.Get(storetest.Take(ctx, store, "p", []core.Charge{s.charge(1)}))(t)
 		require.True(t, last.Allowed)
 		if c.Cost > more { // a short ring
 			c.Cost = more
-			given, err := storetest.Return(ctx, store, "p", []core.Return{{Charge: c, At: d.At}})
-			require.NoError(t, err)
+			given := must.Get(storetest.Return(ctx, store, "p", []core.Return{{Charge: c, At: d.At}}))(t)
 			require.Equal(t, []int64{more}, given)
 			require.Contains(t, "cd", client.GetRange(ctx, valueKey, 0, 0).Val())
 		}
@@ -84,8 +82,7 @@ func storedByTheStore(t testing.TB, client *redis.Client) (all []stored) {
 		if c.Quota.Algorithm != core.Concurrency {
 			o := d.Outcomes()[0]
 			c.Cost = 1
-			_, err = storetest.Return(ctx, store, "p", []core.Return{{Charge: c, At: d.At, Remaining: o.Remaining, ResetAfter: o.ResetAfter}})
-			require.NoError(t, err)
+			must.Get(storetest.Return(ctx, store, "p", []core.Return{{Charge: c, At: d.At, Remaining: o.Remaining, ResetAfter: o.ResetAfter}}))(t)
 			s.back = []byte(client.Get(ctx, returnedKey).Val())
 		}
 		if a := c.Quota.Algorithm; a == core.TokenBucket || a == core.LeakyBucket {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 )
@@ -207,8 +208,7 @@ func (r *costRun) measure() float64 {
 	}
 	total := 0
 	for _, m := range evalTime.FindAllStringSubmatch(r.client.Info(r.t.Context(), "commandstats").Val(), -1) {
-		usec, err := strconv.Atoi(m[1])
-		require.NoError(r.t, err)
+		usec := must.Get(strconv.Atoi(m[1]))(r.t)
 		total += usec
 	}
 	return float64(total) / float64(calls) / float64(r.keys)

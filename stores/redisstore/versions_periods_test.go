@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
@@ -39,8 +40,7 @@ func TestBrokenGrids(t *testing.T) {
 		require.NoError(t, client.Del(t.Context(), valueKey, returnedKey).Err())
 		store := New(client, &patient)
 		for _, c := range []core.Charge{c, other} {
-			_, err := storetest.Take(t.Context(), store, "p", []core.Charge{c})
-			require.NoError(t, err)
+			must.Get(storetest.Take(t.Context(), store, "p", []core.Charge{c}))(t)
 		}
 		value := []byte(client.Get(t.Context(), valueKey).Val())
 		require.NoError(t, client.Del(t.Context(), lua.TokenKey("limit", valueKey)).Err())

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
@@ -31,8 +32,7 @@ func TestRingExpires(t *testing.T) {
 	store, pass := at(client, &now), elapse(client)
 	q := core.Quota{Limit: 200, Window: 1000 * second}
 	take := func(n int64) bool {
-		d, err := storetest.Take(t.Context(), store, "p", []core.Charge{{Rule: "r", Key: "k", Quota: q, Cost: n}})
-		require.NoError(t, err)
+		d := must.Get(storetest.Take(t.Context(), store, "p", []core.Charge{{Rule: "r", Key: "k", Quota: q, Cost: n}}))(t)
 		return d.Allowed
 	}
 	step := func(micros int64) {
@@ -61,8 +61,7 @@ func TestRingOfAnotherVersion(t *testing.T) {
 	key := lua.Key("limit", named("p", "r", "k"))
 	take := func(q core.Quota, n int64) core.Outcome {
 		t.Helper()
-		d, err := storetest.Take(t.Context(), store, "p", []core.Charge{{Rule: "r", Key: "k", Quota: q, Cost: n}})
-		require.NoError(t, err)
+		d := must.Get(storetest.Take(t.Context(), store, "p", []core.Charge{{Rule: "r", Key: "k", Quota: q, Cost: n}}))(t)
 		require.True(t, d.Allowed)
 		return d.Outcomes()[0]
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/storetest"
 )
@@ -39,8 +40,7 @@ func TestAgreesWithZSET(t *testing.T) {
 		for step := range 60 {
 			now += max(0, randomStep(random, rules))
 			charges := randomCharges(random, rules)
-			got, err := storetest.Take(t.Context(), store, policy, charges)
-			require.NoError(t, err)
+			got := must.Get(storetest.Take(t.Context(), store, policy, charges))(t)
 
 			var keys []string
 			args := []any{now, store.grace, fmt.Sprint(step)}
@@ -48,8 +48,7 @@ func TestAgreesWithZSET(t *testing.T) {
 				keys = append(keys, fmt.Sprint("zset:", policy, c.Rule, c.Key))
 				args = append(args, c.Cost, c.Quota.Limit, c.Quota.Window)
 			}
-			want, err := zset.Run(t.Context(), client, keys, args...).Int64Slice()
-			require.NoError(t, err)
+			want := must.Get(zset.Run(t.Context(), client, keys, args...).Int64Slice())(t)
 			have := []int64{got.At, map[bool]int64{true: 1}[got.Allowed]}
 			for _, o := range got.Outcomes() {
 				have = append(have, o.Remaining, o.RetryAfter)

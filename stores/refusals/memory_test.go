@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/storetest"
 )
@@ -44,8 +45,7 @@ func TestReturnMeanwhile(t *testing.T) {
 	w.time += longest
 	w.inner.then = func() {
 		w.inner.then = nil
-		_, err := w.store.Return(t.Context(), []core.Return{first.Return(0, charges[0])})
-		require.NoError(t, err)
+		must.Get(w.store.Return(t.Context(), []core.Return{first.Return(0, charges[0])}))(t)
 	}
 	d := storetest.MustTake(t, w.store, charges...)
 	require.False(t, d.Allowed)
@@ -69,8 +69,7 @@ func TestReturnKeepsRefusals(t *testing.T) {
 	d := storetest.MustTake(t, w.store, other...)
 	require.True(t, d.Allowed)
 	w.time++
-	_, err := w.store.Return(t.Context(), []core.Return{d.Return(0, other[0]), d.Return(1, other[1])})
-	require.NoError(t, err)
+	must.Get(w.store.Return(t.Context(), []core.Return{d.Return(0, other[0]), d.Return(1, other[1])}))(t)
 	w.time++
 	asked := w.inner.asked
 	d = storetest.MustTake(t, w.store, of("refused")...)
@@ -136,12 +135,11 @@ func TestNotRemembered(t *testing.T) {
 		storetest.MustTake(t, w.store, full...)
 	}
 	require.Equal(t, 1, w.inner.asked, "the same is remembered")
-	_, err := storetest.Take(t.Context(), w.store, "q", full)
-	require.NoError(t, err)
+	must.Get(storetest.Take(t.Context(), w.store, "q", full))(t)
 	require.Equal(t, 2, w.inner.asked, "another policy")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = core.Take(ctx, w.store, full)
+	_, err := core.Take(ctx, w.store, full)
 	require.ErrorIs(t, err, context.Canceled)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/storetest"
@@ -141,10 +142,8 @@ func TestTwins(t *testing.T) {
 					continue
 				}
 				i := random.IntN(len(admitted))
-				_, err := w.store.Return(t.Context(), admitted[i][:1])
-				require.NoError(t, err)
-				_, err = w.plain.Return(t.Context(), admitted[i][1:])
-				require.NoError(t, err)
+				must.Get(w.store.Return(t.Context(), admitted[i][:1]))(t)
+				must.Get(w.plain.Return(t.Context(), admitted[i][1:]))(t)
 				admitted = append(admitted[:i], admitted[i+1:]...)
 				continue
 			}

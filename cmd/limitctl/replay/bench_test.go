@@ -15,6 +15,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
+	"github.com/routelimit/limit/internal/must"
 )
 
 // writeLog writes a combined log of about so many bytes, and returns how many lines it
@@ -29,8 +30,7 @@ func writeLog(tb testing.TB, path string, size int64) (lines int) {
 		"Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 Mobile/15E148 Safari/604.1",
 		"Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", "curl/8.5.0",
 	}
-	out, err := os.Create(path)
-	require.NoError(tb, err)
+	out := must.Get(os.Create(path))(tb)
 	w := bufio.NewWriter(out)
 	now := time.Date(2024, 5, 1, 0, 0, 0, 0, time.UTC)
 	for written := 0; int64(written) < size; lines++ {
@@ -50,9 +50,8 @@ func writeLog(tb testing.TB, path string, size int64) (lines int) {
 		if c%3 == 0 {
 			user = "user" + strconv.Itoa(int(c))
 		}
-		n, err := fmt.Fprintf(w, "203.%d.%d.%d - %s [%s] \"%s HTTP/1.1\" %d %d \"https://www.example.com/start\" \"%s\"\n",
-			c>>16, c>>8&255, c&255, user, at.Format("02/Jan/2006:15:04:05 -0700"), request, []int{200, 200, 200, 304, 404}[rnd.IntN(5)], rnd.IntN(50_000), agents[c%4])
-		require.NoError(tb, err)
+		n := must.Get(fmt.Fprintf(w, "203.%d.%d.%d - %s [%s] \"%s HTTP/1.1\" %d %d \"https://www.example.com/start\" \"%s\"\n",
+			c>>16, c>>8&255, c&255, user, at.Format("02/Jan/2006:15:04:05 -0700"), request, []int{200, 200, 200, 304, 404}[rnd.IntN(5)], rnd.IntN(50_000), agents[c%4]))(tb)
 		written += n
 	}
 	require.NoError(tb, w.Flush())
@@ -111,8 +110,7 @@ func BenchmarkFlood(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			const n = 2_000_000
 			for b.Loop() {
-				result, err := Run(b.Context(), &flood{n: n}, c.options)
-				require.NoError(b, err)
+				result := must.Get(Run(b.Context(), &flood{n: n}, c.options))(b)
 				require.EqualValues(b, n, result.Requests)
 				require.Positive(b, result.Overflow)
 			}
@@ -152,8 +150,7 @@ func BenchmarkLog(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			var refused int64
 			for b.Loop() {
-				log, err := accesslog.Open([]string{path}, nil)
-				require.NoError(b, err)
+				log := must.Get(accesslog.Open([]string{path}, nil))(b)
 				if c.options == nil {
 					n := 0
 					for log.Next() != nil {
@@ -161,8 +158,7 @@ func BenchmarkLog(b *testing.B) {
 					}
 					require.Equal(b, lines, n)
 				} else {
-					result, err := Run(b.Context(), log, c.options)
-					require.NoError(b, err)
+					result := must.Get(Run(b.Context(), log, c.options))(b)
 					require.EqualValues(b, lines, result.Requests)
 					refused = result.Refused
 				}

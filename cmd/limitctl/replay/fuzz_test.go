@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
+	"github.com/routelimit/limit/internal/must"
 )
 
 // FuzzRun checks that no log makes a replay panic, and that every line is counted once.
@@ -23,8 +23,7 @@ func FuzzRun(f *testing.F) {
 		f.Add([]byte(text), true)
 		f.Add([]byte(text), false)
 	}
-	format, err := accesslog.ParseFormat("json header:x-key=key cookie:sid=sid")
-	require.NoError(f, err)
+	format := must.Get(accesslog.ParseFormat("json header:x-key=key cookie:sid=sid"))(f)
 	policies := []Policy{
 		{Routes: []string{"GET /u/{id}", "example.com/"}, Rules: limit.MustParse("2/1s per ip or path id; 3/1m per query q and user")},
 		{Rules: limit.Named("all", limit.MustParse("2/1s per header X-Key; 1/1s per cookie sid queue burst 3; 2/1m per ip ban 1h; 3/1m per ip distinct query q").Rules()...)},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
+	"github.com/routelimit/limit/internal/must"
 )
 
 // TestQueue checks that a queue sorts like a stable sort, as long as no event is later
@@ -111,8 +112,7 @@ func TestFlood(t *testing.T) {
 		hits = append(hits, hit{at: float64(i) / 100, ip: fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255), user: fmt.Sprint("user", i),
 			request: fmt.Sprintf("GET /p%dx/y", i), agent: fmt.Sprint("agent ", i)})
 	}
-	run, err := newRun(&Options{maxClients: 100, maxSeries: 512, MaxKeys: 256, Reorder: 50, Policies: []Policy{{Rules: limit.MustParse("1/1m per ip; 1/1m per user")}}})
-	require.NoError(t, err)
+	run := must.Get(newRun(&Options{maxClients: 100, maxSeries: 512, MaxKeys: 256, Reorder: 50, Policies: []Policy{{Rules: limit.MustParse("1/1m per ip; 1/1m per user")}}}))(t)
 	log := logOf(hits)
 	require.NoError(t, run.read(t.Context(), log))
 	assert.Len(t, run.clients, 100)

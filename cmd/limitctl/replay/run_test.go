@@ -24,6 +24,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
@@ -59,10 +60,8 @@ func logOf(hits []hit) *accesslog.Stream {
 
 func replayed(t *testing.T, hits []hit, o *Options) *Result {
 	t.Helper()
-	result, err := Run(t.Context(), logOf(hits), o)
-	require.NoError(t, err)
-	_, err = json.Marshal(result)
-	require.NoError(t, err)
+	result := must.Get(Run(t.Context(), logOf(hits), o))(t)
+	must.Get(json.Marshal(result))(t)
 	return result
 }
 
@@ -206,8 +205,7 @@ func TestFarTimes(t *testing.T) {
 
 	text := `{"time":"0000-01-01T00:00:00Z","uri":"/","method":"GET"}` + "\n" + `{"time":"9999-12-31T23:59:59Z","uri":"/","method":"GET"}` + "\n" +
 		`{"time":"2024-05-01T12:00:00Z","uri":"/","method":"GET"}` + "\n" + `{"time":"2024-05-01T12:00:00Z","request":"\u0016\u0003","status":400}`
-	result, err := Run(t.Context(), accesslog.NewStream(strings.NewReader(text), nil), nil)
-	require.NoError(t, err)
+	result = must.Get(Run(t.Context(), accesslog.NewStream(strings.NewReader(text), nil), nil))(t)
 	assert.Equal(t, []int64{4, 0, 2, 1, 1}, []int64{result.Lines, result.BadLines, result.BadTimes, result.NotHTTP, result.Requests})
 	assert.Contains(t, result.Notes, "2 lines have a time before 1970 or after 2255, and were left out")
 	assert.Contains(t, result.Notes, "1 requests have no address of a client; rules per ip count them as one client")
@@ -233,8 +231,7 @@ func TestCompare(t *testing.T) {
 
 // TestKeys checks every kind of key that a log can have.
 func TestKeys(t *testing.T) {
-	format, err := accesslog.ParseFormat("json header:x-api-key=key cookie:sid=sid")
-	require.NoError(t, err)
+	format := must.Get(accesslog.ParseFormat("json header:x-api-key=key cookie:sid=sid"))(t)
 	line := func(second int, ip, key, sid, uri string) string {
 		return fmt.Sprintf(`{"time":%d,"client_ip":%q,"key":%q,"sid":%q,"method":"GET","uri":%q,"status":200}`, 1_700_000_000+second, ip, key, sid, uri)
 	}
@@ -253,9 +250,8 @@ func TestKeys(t *testing.T) {
 		"2/1m per user or cookie sid": nil,
 		"3/1m global":                 {{Key: "(all requests)", Refused: 1}},
 	} {
-		result, err := Run(t.Context(), accesslog.NewStream(strings.NewReader(text), &accesslog.Options{Format: format}),
-			&Options{Policies: []Policy{{Routes: []string{"GET /u/{id}"}, Rules: limit.MustParse(rule)}}})
-		require.NoError(t, err)
+		result := must.Get(Run(t.Context(), accesslog.NewStream(strings.NewReader(text), &accesslog.Options{Format: format}),
+			&Options{Policies: []Policy{{Routes: []string{"GET /u/{id}"}, Rules: limit.MustParse(rule)}}}))(t)
 		assert.Equal(t, want, result.Policies[0].Rules[0].Keys, rule)
 	}
 }
@@ -366,8 +362,7 @@ func TestEmpty(t *testing.T) {
 	assert.Zero(t, result.Lines)
 	assert.True(t, result.From.IsZero())
 	assert.Empty(t, result.Notes)
-	text, err := json.Marshal(result)
-	require.NoError(t, err)
+	text := must.Get(json.Marshal(result))(t)
 	assert.NotContains(t, string(text), `"from"`)
 	assert.NotContains(t, string(text), `"to"`)
 	assert.Contains(t, string(text), `"refusals":[],"width_ns":1000000000,"buckets":[]`)
@@ -382,18 +377,15 @@ func TestFiles(t *testing.T) {
 	}
 	var zipped bytes.Buffer
 	z := gzip.NewWriter(&zipped)
-	_, err := io.WriteString(z, line(3)+line(4))
-	require.NoError(t, err)
+	must.Get(io.WriteString(z, line(3)+line(4)))(t)
 	require.NoError(t, z.Close())
 	for name, data := range map[string][]byte{"access.log": []byte(line(5) + line(6)), "access.log.1": []byte(line(1) + line(2)),
 		"access.log.2.gz": zipped.Bytes()[:zipped.Len()-4], "access.log.note": []byte("hello\n")} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
-	log, err := accesslog.Open([]string{filepath.Join(dir, "access.log*")}, nil)
-	require.NoError(t, err)
+	log := must.Get(accesslog.Open([]string{filepath.Join(dir, "access.log*")}, nil))(t)
 	defer log.Close()
-	result, err := Run(t.Context(), log, &Options{Policies: []Policy{{Rules: limit.MustParse("2/10s per ip; 1/2s per ip queue burst 2")}}, Reorder: -1})
-	require.NoError(t, err)
+	result := must.Get(Run(t.Context(), log, &Options{Policies: []Policy{{Rules: limit.MustParse("2/10s per ip; 1/2s per ip queue burst 2")}}, Reorder: -1}))(t)
 	assert.EqualValues(t, 6, result.Requests)
 	assert.EqualValues(t, 4, result.Refused)
 	assert.EqualValues(t, 1, result.Policies[0].Delayed)

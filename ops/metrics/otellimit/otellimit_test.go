@@ -23,6 +23,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/ops/metrics/otellimit"
 	"github.com/routelimit/limit/stores/memstore"
 )
@@ -83,8 +84,7 @@ func collect(t *testing.T, reader sdkmetric.Reader) map[string]int64 {
 func TestObserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		provider, reader := meters()
-		observe, err := otellimit.Observe(provider)
-		require.NoError(t, err)
+		observe := must.Get(otellimit.Observe(provider))(t)
 		inner := &store{Store: memstore.New(nil)}
 		limiter := limit.New(inner, &limit.Options{Observe: observe, Log: slog.New(slog.DiscardHandler)})
 		mux := http.NewServeMux()
@@ -93,16 +93,13 @@ func TestObserve(t *testing.T) {
 		for i := range 4 {
 			mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", fmt.Sprint("/items/", i), nil))
 		}
-		policy, err := limiter.Policy(limit.Named("p", limit.MustParse("r: 1/1m global").Rules()...))
-		require.NoError(t, err)
+		policy := must.Get(limiter.Policy(limit.Named("p", limit.MustParse("r: 1/1m global").Rules()...)))(t)
 		for range 2 {
-			_, err = policy.Take(t.Context(), limit.Request{})
-			require.NoError(t, err)
+			must.Get(policy.Take(t.Context(), limit.Request{}))(t)
 		}
-		_, err = policy.Wait(t.Context(), limit.Request{})
-		require.NoError(t, err)
+		must.Get(policy.Wait(t.Context(), limit.Request{}))(t)
 		inner.err = errors.New("an invalid reply")
-		_, err = policy.Take(t.Context(), limit.Request{})
+		_, err := policy.Take(t.Context(), limit.Request{})
 		if err == nil { // remembered
 			time.Sleep(2 * time.Second)
 			_, err = policy.Take(t.Context(), limit.Request{})
@@ -159,14 +156,11 @@ func TestRatios(t *testing.T) {
 	delta := sdkmetric.NewManualReader(sdkmetric.WithTemporalitySelector(func(sdkmetric.InstrumentKind) metricdata.Temporality { return metricdata.DeltaTemporality }))
 	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(cumulative), sdkmetric.WithReader(delta),
 		sdkmetric.WithView(sdkmetric.NewView(sdkmetric.Instrument{Name: "rate_limiting.re*"}, sdkmetric.Stream{Aggregation: sdkmetric.AggregationDrop{}})))
-	observe, err := otellimit.Observe(provider)
-	require.NoError(t, err)
-	policy, err := limit.New(nil, &limit.Options{Observe: observe}).Policy(limit.Named("p", limit.Global(time.Hour, 10)))
-	require.NoError(t, err)
+	observe := must.Get(otellimit.Observe(provider))(t)
+	policy := must.Get(limit.New(nil, &limit.Options{Observe: observe}).Policy(limit.Named("p", limit.Global(time.Hour, 10))))(t)
 	take := func(times int) {
 		for range times {
-			_, err := policy.Take(t.Context(), limit.Request{})
-			require.NoError(t, err)
+			must.Get(policy.Take(t.Context(), limit.Request{}))(t)
 		}
 	}
 	check := func(reader sdkmetric.Reader, want []uint64, wantSum float64) {
@@ -193,11 +187,9 @@ func TestWatch(t *testing.T) {
 	for range 2 {
 		limiter := limit.New(nil, nil)
 		limiters = append(limiters, limiter)
-		policy, err := limiter.Policy(limit.Named("p", limit.Global(time.Hour, 100)))
-		require.NoError(t, err)
+		policy := must.Get(limiter.Policy(limit.Named("p", limit.Global(time.Hour, 100))))(t)
 		for i := range 3 {
-			d, err := policy.Take(t.Context(), limit.Request{Settle: true})
-			require.NoError(t, err)
+			d := must.Get(policy.Take(t.Context(), limit.Request{Settle: true}))(t)
 			if i == 0 {
 				require.NoError(t, d.Settle(t.Context(), 0))
 			}
@@ -223,11 +215,9 @@ func TestWatch(t *testing.T) {
 func TestSpans(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test")
-	observe, err := otellimit.Observe(noop.NewMeterProvider())
-	require.NoError(t, err)
+	observe := must.Get(otellimit.Observe(noop.NewMeterProvider()))(t)
 	limiter := limit.New(nil, &limit.Options{Observe: observe})
-	policy, err := limiter.Policy(limit.Named("p", limit.PerIP(time.Hour, 1)))
-	require.NoError(t, err)
+	policy := must.Get(limiter.Policy(limit.Named("p", limit.PerIP(time.Hour, 1))))(t)
 	h := policy.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for range 2 {
 		ctx, span := tracer.Start(t.Context(), "request")
@@ -274,11 +264,9 @@ func TestSpanOfLayers(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test")
 	provider, reader := meters()
-	observe, err := otellimit.Observe(provider)
-	require.NoError(t, err)
+	observe := must.Get(otellimit.Observe(provider))(t)
 	limiter := limit.New(nil, &limit.Options{Observe: observe})
-	outer, err := limiter.Policy(limit.Named("outer", limit.Global(time.Hour, 10)))
-	require.NoError(t, err)
+	outer := must.Get(limiter.Policy(limit.Named("outer", limit.Global(time.Hour, 10))))(t)
 	h := outer.Handler(limiter.Limit(limit.Named("inner", limit.Global(time.Hour, 1)))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	for range 2 {
 		ctx, span := tracer.Start(t.Context(), "request")

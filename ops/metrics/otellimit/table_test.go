@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/ops/metrics/otellimit"
 )
 
@@ -47,16 +48,14 @@ func (m recordingMeter) Float64Histogram(name string, options ...metric.Float64H
 
 // TestTable compares the instruments that are made with those of docs/metrics.md.
 func TestTable(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/metrics.md")
-	require.NoError(t, err)
+	page := must.Get(os.ReadFile("../../../docs/metrics.md"))(t)
 	units := map[string]string{"requests": "{request}", "stores": "{store}", "outages": "{outage}", "holds": "{hold}", "units": "{unit}", "seconds": "s", "0 to 1": "1"}
 	documented := make(map[string]string)
 	for _, row := range regexp.MustCompile("(?m)^\\| `rate_limiting_\\w+` \\| `([^`]+)` \\| (\\w+), ([^|]+) \\|").FindAllStringSubmatch(string(page), -1) {
 		documented[row[1]] = row[2] + ", " + units[row[3]]
 	}
 	r := &recording{instruments: make(map[string]string)}
-	observe, err := otellimit.Observe(r)
-	require.NoError(t, err)
+	observe := must.Get(otellimit.Observe(r))(t)
 	require.NoError(t, otellimit.Watch(r, limit.New(nil, &limit.Options{Observe: observe})))
 	assert.Equal(t, documented, r.instruments)
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/ops/metrics/promlimit"
 	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
@@ -111,8 +112,7 @@ rate_limiting_requests_total{mode="remembered",policy="GET /items/{id}",result="
 rate_limiting_rule_refusals_total{policy="GET /items/{id}",rule="per-ip-1h"} 3
 `), "rate_limiting_errors_total", "rate_limiting_requests_total", "rate_limiting_rule_refusals_total",
 		"rate_limiting_rule_marks_total", "rate_limiting_shadow_refusals_total", "rate_limiting_agreement_total"))
-	problems, err := testutil.GatherAndLint(registry)
-	require.NoError(t, err)
+	problems := must.Get(testutil.GatherAndLint(registry))(t)
 	assert.Empty(t, problems)
 }
 
@@ -126,15 +126,13 @@ func TestObserveOutcomes(t *testing.T) {
 		"marks":     "m: 1/1h global refuse mark",
 		"shadows":   "old: 3/1h global; new: 1/1h global shadow replaces old",
 	} {
-		policy, err := limiter.Policy(limit.Named(name, limit.MustParse(rules).Rules()...))
-		require.NoError(t, err)
+		policy := must.Get(limiter.Policy(limit.Named(name, limit.MustParse(rules).Rules()...)))(t)
 		h := policy.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		for range 4 {
 			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 		}
 	}
-	application, err := limiter.Policy(limit.Named("application", limit.Global(time.Hour, 10)))
-	require.NoError(t, err)
+	application := must.Get(limiter.Policy(limit.Named("application", limit.Global(time.Hour, 10))))(t)
 	route := application.Handler(limiter.Limit(limit.Named("route", limit.Global(time.Hour, 1)))(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	for range 4 {
@@ -175,8 +173,7 @@ rate_limiting_rule_marks_total{policy="marks",rule="m"} 3
 rate_limiting_shadow_refusals_total{policy="shadows",rule="new"} 3
 `), "rate_limiting_agreement_total", "rate_limiting_errors_total", "rate_limiting_given_back_total",
 		"rate_limiting_requests_total", "rate_limiting_rule_marks_total", "rate_limiting_shadow_refusals_total"))
-	problems, err := testutil.GatherAndLint(registry)
-	require.NoError(t, err)
+	problems := must.Get(testutil.GatherAndLint(registry))(t)
 	assert.Empty(t, problems)
 }
 
@@ -205,14 +202,11 @@ func TestHistograms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()
 		limiter := limit.New(&slow{memstore.New(nil)}, &limit.Options{Observe: promlimit.Observe(registry)})
-		policy, err := limiter.Policy(limit.Named("p", limit.MustParse("r: 4/1m global").Rules()...))
-		require.NoError(t, err)
+		policy := must.Get(limiter.Policy(limit.Named("p", limit.MustParse("r: 4/1m global").Rules()...)))(t)
 		for range 5 {
-			_, err = policy.Take(t.Context(), limit.Request{})
-			require.NoError(t, err)
+			must.Get(policy.Take(t.Context(), limit.Request{}))(t)
 		}
-		_, err = policy.Wait(t.Context(), limit.Request{})
-		require.NoError(t, err)
+		must.Get(policy.Wait(t.Context(), limit.Request{}))(t)
 
 		used := histogram(t, registry, "rate_limiting_rule_used_ratio")
 		assert.EqualValues(t, 6, used.GetSampleCount())
@@ -231,11 +225,9 @@ func TestRatios(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	for range 2 {
 		limiter := limit.New(nil, &limit.Options{Observe: promlimit.Observe(registry)})
-		policy, err := limiter.Policy(limit.Named("p", limit.MustParse("r: 4/1m global").Rules()...))
-		require.NoError(t, err)
+		policy := must.Get(limiter.Policy(limit.Named("p", limit.MustParse("r: 4/1m global").Rules()...)))(t)
 		for range 5 {
-			_, err = policy.Take(t.Context(), limit.Request{})
-			require.NoError(t, err)
+			must.Get(policy.Take(t.Context(), limit.Request{}))(t)
 		}
 	}
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
@@ -262,12 +254,10 @@ func TestRatiosInOutage(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()
 		inner := &store{Store: memstore.New(nil)}
 		limiter := limit.New(inner, &limit.Options{Observe: promlimit.Observe(registry), Log: slog.New(slog.DiscardHandler)})
-		policy, err := limiter.Policy(limit.Named("p", limit.Rule{Key: limit.Everyone, Limit: 4, Window: time.Minute, OnStoreError: on}))
-		require.NoError(t, err)
+		policy := must.Get(limiter.Policy(limit.Named("p", limit.Rule{Key: limit.Everyone, Limit: 4, Window: time.Minute, OnStoreError: on})))(t)
 		for _, err := range []error{nil, core.ErrUnavailable} {
 			inner.fail(err)
-			_, err = policy.Take(t.Context(), limit.Request{})
-			require.NoError(t, err)
+			must.Get(policy.Take(t.Context(), limit.Request{}))(t)
 		}
 		used := histogram(t, registry, "rate_limiting_rule_used_ratio")
 		assert.EqualValues(t, 1, used.GetSampleCount())
@@ -286,8 +276,7 @@ func (s *slow) Take(ctx context.Context, asks []core.Ask) error {
 // histogram returns the first histogram of a name.
 func histogram(t *testing.T, registry *prometheus.Registry, name string) *dto.Histogram {
 	t.Helper()
-	families, err := registry.Gather()
-	require.NoError(t, err)
+	families := must.Get(registry.Gather())(t)
 	for _, f := range families {
 		if f.GetName() == name {
 			return f.GetMetric()[0].GetHistogram()
@@ -305,19 +294,16 @@ func TestWatch(t *testing.T) {
 		limiter := limit.New(s, &limit.Options{Log: slog.New(slog.DiscardHandler)})
 		promlimit.Watch(registry, limiter)
 		promlimit.Watch(registry, limiter)
-		policy, err := limiter.Policy(limit.Named("p", limit.Global(time.Hour, 100)))
-		require.NoError(t, err)
+		policy := must.Get(limiter.Policy(limit.Named("p", limit.Global(time.Hour, 100))))(t)
 		for i := range 3 {
-			d, err := policy.Take(t.Context(), limit.Request{Settle: true})
-			require.NoError(t, err)
+			d := must.Get(policy.Take(t.Context(), limit.Request{Settle: true}))(t)
 			if i == 0 {
 				require.NoError(t, d.Settle(t.Context(), 0))
 			}
 		}
 		failing.fail(core.ErrOutOfReach)
 		for range 5 {
-			_, err := policy.Take(t.Context(), limit.Request{})
-			require.NoError(t, err)
+			must.Get(policy.Take(t.Context(), limit.Request{}))(t)
 		}
 	}
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
@@ -355,8 +341,7 @@ rate_limiting_store_unavailable 1
 # TYPE rate_limiting_waiters gauge
 rate_limiting_waiters 0
 `)))
-	problems, err := testutil.GatherAndLint(registry)
-	require.NoError(t, err)
+	problems := must.Get(testutil.GatherAndLint(registry))(t)
 	assert.Empty(t, problems)
 	assert.Panics(t, func() { promlimit.Watch(registry, nil) })
 }

@@ -8,9 +8,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/ops/metrics/promlimit"
 )
 
@@ -33,8 +33,7 @@ func (r *recording) Register(c prometheus.Collector) error {
 
 // TestTable compares the metrics that are registered with those of docs/metrics.md.
 func TestTable(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/metrics.md")
-	require.NoError(t, err)
+	page := must.Get(os.ReadFile("../../../docs/metrics.md"))(t)
 	documented := make(map[string]string)
 	for _, row := range regexp.MustCompile("(?m)^\\| `(rate_limiting_\\w+)` \\| `[^`]+` \\| [^|]+ \\| ([^|]+) \\|").FindAllStringSubmatch(string(page), -1) {
 		documented[row[1]] = strings.NewReplacer("`", "", " ", "", "none", "").Replace(row[2])

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/guard"
@@ -296,8 +297,7 @@ func TestWhyOfOutages(t *testing.T) {
 	store := guard.New(redisstore.New(dead, nil), &guard.Options{Log: slog.New(slog.DiscardHandler)})
 	charges := []core.Charge{{Policy: "p", Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Limit: 3, Window: time.Hour.Microseconds()}}}
 	for i := range 4 {
-		d, err := core.Take(t.Context(), store, charges)
-		require.NoError(t, err)
+		d := must.Get(core.Take(t.Context(), store, charges))(t)
 		assert.Equal(t, core.ModeLocal, d.Mode)
 		assert.Equal(t, i < 3, d.Allowed)
 	}

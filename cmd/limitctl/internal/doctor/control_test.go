@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/ops/control"
 	"github.com/routelimit/limit/ops/policyfile"
@@ -24,12 +25,10 @@ func TestRedisControl(t *testing.T) {
 	require.NoError(t, c.Put(ctx, "bans", "203.0.113.9", []byte("{}"), time.Hour, "ann"))
 	require.NoError(t, c.Put(ctx, "bans", "203.0.113.10", []byte("{}"), 0, "ann"))
 	require.NoError(t, c.Put(ctx, "overrides", `"api" "r" "k"`, []byte(`{"limit":1}`), 0, "ann"))
-	f, err := policyfile.Parse("p.yaml", []byte("version: 1\npolicies:\n  a: {rules: 5/1m per ip}\n"))
-	require.NoError(t, err)
+	f := must.Get(policyfile.Parse("p.yaml", []byte("version: 1\npolicies:\n  a: {rules: 5/1m per ip}\n")))(t)
 	require.NoError(t, policyfile.Push(ctx, c, "", f, 0, "ann"))
 	require.NoError(t, client.Set(ctx, "limit:control:{limit}:bans:later", "x", 0).Err())
-	_, err = redisstore.New(client, &redisstore.Options{Timeout: time.Minute}).Sharers(ctx)
-	require.NoError(t, err)
+	must.Get(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}).Sharers(ctx))(t)
 	for _, keys := range []int{1000, 1} {
 		found := see(t, RedisOptions{Address: location{URL: addr(client)}, Keys: keys})
 		for _, check := range []string{"keys", "keys-ttl", "keys-type", "keys-form", "keys-version"} {

@@ -7,15 +7,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redisfacts"
 )
 
 // TestDocs holds the table of docs/doctor.md to the checks.
 func TestDocs(t *testing.T) {
-	text, err := os.ReadFile("../../../../docs/doctor.md")
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile("../../../../docs/doctor.md"))(t)
 	var documented, made []string
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(string(text), -1) {
 		documented = append(documented, m[1])

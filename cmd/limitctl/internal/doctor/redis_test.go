@@ -16,6 +16,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -31,8 +32,7 @@ func see(t *testing.T, o RedisOptions) map[string]Finding {
 	if o.Keys == 0 {
 		o.Keys = 1000
 	}
-	facts, err := Redis(t.Context(), o)
-	require.NoError(t, err)
+	facts := must.Get(Redis(t.Context(), o))(t)
 	found := make(map[string]Finding)
 	for _, f := range Examine(Facts{Redis: facts}) {
 		if worse(f.Verdict, found[f.Check].Verdict) {
@@ -72,8 +72,7 @@ func spend(t *testing.T, client redis.UniversalClient) {
 func TestRedisInOrder(t *testing.T) {
 	client := redistest.Real(t, "--appendonly", "yes", "--maxmemory", "100mb")
 	spend(t, client)
-	before, err := client.DBSize(t.Context()).Result()
-	require.NoError(t, err)
+	before := must.Get(client.DBSize(t.Context()).Result())(t)
 
 	found := see(t, RedisOptions{Address: location{URL: addr(client)}})
 	for _, f := range found {
@@ -85,8 +84,7 @@ func TestRedisInOrder(t *testing.T) {
 	assert.Contains(t, found["permissions"].Found, `user "default" may run all`)
 	assert.Contains(t, found["script-latency"].Found, "of 50 calls")
 
-	after, err := client.DBSize(t.Context()).Result()
-	require.NoError(t, err)
+	after := must.Get(client.DBSize(t.Context()).Result())(t)
 	assert.Equal(t, before, after, "it writes nothing")
 }
 
@@ -182,13 +180,11 @@ func TestRedisCluster(t *testing.T) {
 }
 
 func TestRedisDown(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	at := listener.Addr().String()
 	listener.Close()
 	for _, cluster := range []bool{false, true} {
-		facts, err := Redis(t.Context(), RedisOptions{Address: location{URL: "redis://" + at, Cluster: cluster}, Keys: 10})
-		require.NoError(t, err)
+		facts := must.Get(Redis(t.Context(), RedisOptions{Address: location{URL: "redis://" + at, Cluster: cluster}, Keys: 10}))(t)
 		findings := Examine(Facts{Redis: facts})
 		assert.Equal(t, 2, ExitCode(findings))
 		assert.Equal(t, "connect", findings[0].Check)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 )
@@ -56,29 +57,24 @@ func TestRedisKeys(t *testing.T) {
 func TestRedisKeysBounded(t *testing.T) {
 	client := redistest.Real(t)
 	state := "A" + strings.Repeat("\x00", 11)
-	_, err := client.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+	must.Get(client.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 		for i := range 2000 {
 			p.Set(t.Context(), lua.Key("limit", &core.Charge{Policy: "p", Rule: "r", Key: fmt.Sprint(i)}), state, time.Hour)
 			p.Set(t.Context(), fmt.Sprint("other:", i), "", time.Hour)
 		}
 		return nil
-	})
-	require.NoError(t, err)
-	facts, err := Redis(t.Context(), RedisOptions{Address: location{URL: "redis://" + addr(client)}, Keys: 100})
-	require.NoError(t, err)
+	}))(t)
+	facts := must.Get(Redis(t.Context(), RedisOptions{Address: location{URL: "redis://" + addr(client)}, Keys: 100}))(t)
 	assert.Len(t, facts.Keys.Found, 100)
 	assert.True(t, facts.Keys.More)
-	facts, err = Redis(t.Context(), RedisOptions{Address: location{URL: "redis://" + addr(client)}, Keys: 5000})
-	require.NoError(t, err)
+	facts = must.Get(Redis(t.Context(), RedisOptions{Address: location{URL: "redis://" + addr(client)}, Keys: 5000}))(t)
 	assert.Len(t, facts.Keys.Found, 2000)
 	assert.False(t, facts.Keys.More)
-	stats, err := client.Info(t.Context(), "commandstats").Result()
-	require.NoError(t, err)
+	stats := must.Get(client.Info(t.Context(), "commandstats").Result())(t)
 	assert.NotContains(t, stats, "cmdstat_keys:")
 	assert.Contains(t, stats, "cmdstat_scan:")
 
 	// A prefix is no pattern.
-	facts, err = Redis(t.Context(), RedisOptions{Address: location{URL: "redis://" + addr(client)}, Prefix: "lim*", Keys: 100})
-	require.NoError(t, err)
+	facts = must.Get(Redis(t.Context(), RedisOptions{Address: location{URL: "redis://" + addr(client)}, Prefix: "lim*", Keys: 100}))(t)
 	assert.Empty(t, facts.Keys.Found)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/internal/faultproxy"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redisfacts"
 	"github.com/routelimit/limit/internal/redistest"
 )
@@ -50,8 +51,7 @@ func TestRedisRights(t *testing.T) {
 		}
 	})
 	t.Run("what a decision needs, of every algorithm", func(t *testing.T) {
-		options, err := redis.ParseURL(user(t, commands...))
-		require.NoError(t, err)
+		options := must.Get(redis.ParseURL(user(t, commands...)))(t)
 		client := redistest.Closing(t, redis.NewClient(options))
 		spend(t, client)
 	})
@@ -134,12 +134,10 @@ func TestNeeded(t *testing.T) {
 		"lua":         {[]string{"EVALSHA", "EVAL", "INFO"}, slices.Concat(redisfacts.Needed, byHolds)},
 		"ops/control": {[]string{"EVALSHA", "EVAL", "HSCAN"}, redisfacts.NeededByControl},
 	} {
-		files, err := filepath.Glob("../../../../" + folder + "/*.lua")
-		require.NoError(t, err)
+		files := must.Get(filepath.Glob("../../../../" + folder + "/*.lua"))(t)
 		require.NotEmpty(t, files)
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			require.NoError(t, err)
+			text := must.Get(os.ReadFile(file))(t)
 			for _, m := range regexp.MustCompile(`call\('([A-Z]+)'`).FindAllStringSubmatch(string(text), -1) {
 				if !slices.Contains(c.sent, m[1]) {
 					c.sent = append(c.sent, m[1])

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/rules"
 )
 
@@ -44,8 +45,7 @@ func serve(t *testing.T, proxies limit.Proxies, set limit.RuleSet) (url string, 
 
 func ask(t *testing.T, o WebOptions) map[string]Finding {
 	t.Helper()
-	facts, err := Web(t.Context(), o)
-	require.NoError(t, err)
+	facts := must.Get(Web(t.Context(), o))(t)
 	found := make(map[string]Finding)
 	for _, f := range Examine(Facts{Web: facts}) {
 		found[f.Check] = f

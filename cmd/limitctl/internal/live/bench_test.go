@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redisfacts"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -38,11 +39,9 @@ func BenchmarkTop(b *testing.B) {
 		})
 	}
 	takes.Wait()
-	l, err := New(client, []Policy{{Name: "p", Rules: rulesOf("5/1h per ip")}}, Options{Prefix: "limit"})
-	require.NoError(b, err)
+	l := must.Get(New(client, []Policy{{Name: "p", Rules: rulesOf("5/1h per ip")}}, Options{Prefix: "limit"}))(b)
 	busy := func() float64 {
-		info, err := redisfacts.Info(b.Context(), client)
-		require.NoError(b, err)
+		info := must.Get(redisfacts.Info(b.Context(), client))(b)
 		user, _ := strconv.ParseFloat(info["used_cpu_user"], 64)
 		system, _ := strconv.ParseFloat(info["used_cpu_sys"], 64)
 		return user + system
@@ -52,8 +51,7 @@ func BenchmarkTop(b *testing.B) {
 			before := busy()
 			seconds := 0.0
 			for b.Loop() {
-				a, err := l.Top(b.Context(), client, Question{At: 80, N: 20, Scan: 10_000_000, Pace: pace})
-				require.NoError(b, err)
+				a := must.Get(l.Top(b.Context(), client, Question{At: 80, N: 20, Scan: 10_000_000, Pace: pace}))(b)
 				require.Equal(b, keys, a.Known)
 				seconds += a.Took
 			}

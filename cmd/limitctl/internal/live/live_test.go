@@ -14,6 +14,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -38,8 +39,7 @@ func open(t *testing.T, client redis.UniversalClient, o Options, policies ...Pol
 	if o.Prefix == "" {
 		o.Prefix = "limit"
 	}
-	l, err := New(client, policies, o)
-	require.NoError(t, err)
+	l := must.Get(New(client, policies, o))(t)
 	return l
 }
 
@@ -54,14 +54,12 @@ func use(t *testing.T, client redis.UniversalClient, o *redisstore.Options, name
 	}
 	patient.Timeout = time.Minute // beside other tests, Redis may be slow
 	limiter := limit.New(guard.New(redisstore.New(client, &patient), &guard.Options{Slow: time.Minute}), nil)
-	policy, err := limiter.Policy(limit.Named(name, limit.MustParse(rules).Rules()...))
-	require.NoError(t, err)
+	policy := must.Get(limiter.Policy(limit.Named(name, limit.MustParse(rules).Rules()...)))(t)
 	for i := range times {
 		if _, ok := r.Keys["query v"]; ok {
 			r.Keys["query v"] = fmt.Sprint(i)
 		}
-		_, err := policy.Take(t.Context(), r)
-		require.NoError(t, err)
+		must.Get(policy.Take(t.Context(), r))(t)
 	}
 }
 
@@ -81,8 +79,7 @@ func ask(t *testing.T, l *Limits, client redis.UniversalClient, q Question) *Ans
 		q.Scan = 100_000
 	}
 	q.Pace = 1_000_000
-	a, err := l.Top(t.Context(), client, q)
-	require.NoError(t, err)
+	a := must.Get(l.Top(t.Context(), client, q))(t)
 	return a
 }
 
@@ -114,8 +111,7 @@ func TestEveryAlgorithm(t *testing.T) {
 			l := open(t, c.client, o, policies...)
 			before := dump(t, c.client)
 			for _, r := range l.Rules() {
-				s, err := l.state(t.Context(), r, "alice", "")
-				require.NoError(t, err)
+				s := must.Get(l.state(t.Context(), r, "alice", ""))(t)
 				assert.True(t, s.Refused, r.Name)
 				assert.Equal(t, []any{int64(3), int64(3), 100.0}, []any{s.Used, s.Capacity, s.Percent}, r.Name)
 				assert.True(t, s.Any())
@@ -123,11 +119,9 @@ func TestEveryAlgorithm(t *testing.T) {
 					require.NotZero(t, s.Until, r.Name)
 					assert.True(t, s.Until.After(time.Now()), r.Name)
 				}
-				s, err = l.state(t.Context(), r, "bob", "")
-				require.NoError(t, err)
+				s = must.Get(l.state(t.Context(), r, "bob", ""))(t)
 				assert.Equal(t, []any{int64(1), false}, []any{s.Used, s.Refused}, r.Name)
-				s, err = l.state(t.Context(), r, "nobody", "")
-				require.NoError(t, err)
+				s = must.Get(l.state(t.Context(), r, "nobody", ""))(t)
 				assert.False(t, s.Any(), r.Name)
 			}
 			if c.options.Secret == nil || c.options.Spread == 0 {
@@ -143,8 +137,7 @@ func TestEveryAlgorithm(t *testing.T) {
 					continue
 				}
 				require.NoError(t, l.Reset(t.Context(), r, "alice"))
-				s, err := l.state(t.Context(), r, "alice", "")
-				require.NoError(t, err)
+				s := must.Get(l.state(t.Context(), r, "alice", ""))(t)
 				assert.False(t, s.Any(), r.Name)
 			}
 		})
@@ -221,8 +214,7 @@ func TestTopCounts(t *testing.T) {
 func TestRoutes(t *testing.T) {
 	client := redistest.Real(t)
 	for _, stored := range []string{"POST /update", "each GET /items/{id}"} {
-		_, err := core.Take(t.Context(), redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), chargesOf(stored, "5/1h per ip", "2001:db8:1:2::/64"))
-		require.NoError(t, err)
+		must.Get(core.Take(t.Context(), redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), chargesOf(stored, "5/1h per ip", "2001:db8:1:2::/64")))(t)
 	}
 	var mu sync.Mutex
 	asked := make(map[string]int)
@@ -265,15 +257,12 @@ func TestPlans(t *testing.T) {
 		got[s.Policy+" "+s.Key] = fmt.Sprint(s.Plan, " ", s.Used, "/", s.Limit)
 	}
 	assert.Equal(t, map[string]string{"w full": " 2/2", "w full of pro": "pro 5/5", "w u": " 1/2", "w upro": "pro 4/5", "w umax": "max 9/9", "b u": " 1/2", "b upro": "pro 4/5", "b umax": " 2/2"}, got)
-	buckets, err := l.Matching("b", "r")
-	require.NoError(t, err)
-	states, err := l.States(t.Context(), buckets[0], "upro")
-	require.NoError(t, err)
+	buckets := must.Get(l.Matching("b", "r"))(t)
+	states := must.Get(l.States(t.Context(), buckets[0], "upro"))(t)
 	require.Len(t, states, 2)
 	assert.Equal(t, []any{"", int64(0), "pro", int64(4)}, []any{states[0].Plan, states[0].Used, states[1].Plan, states[1].Used})
 	require.NoError(t, l.Reset(t.Context(), buckets[0], "upro"))
-	states, err = l.States(t.Context(), buckets[0], "upro")
-	require.NoError(t, err)
+	states = must.Get(l.States(t.Context(), buckets[0], "upro"))(t)
 	assert.Len(t, states, 1)
 }
 
@@ -284,8 +273,7 @@ func TestBan(t *testing.T) {
 	use(t, client, nil, "p", text, 5, limit.Request{Keys: map[string]string{"ip": "192.0.2.1"}})
 	l := open(t, client, Options{}, Policy{Name: "p", Rules: rulesOf(text)})
 	assert.Equal(t, []string{"p rate 192.0.2.1", "p ban 192.0.2.1"}, keysOf(ask(t, l, client, Question{At: 80})))
-	s, err := l.state(t.Context(), l.Rules()[1], "192.0.2.1", "")
-	require.NoError(t, err)
+	s := must.Get(l.state(t.Context(), l.Rules()[1], "192.0.2.1", ""))(t)
 	assert.True(t, s.Refused)
 	require.NotZero(t, s.Until)
 	assert.InDelta(t, 15, time.Until(s.Until).Minutes(), 1)
@@ -295,8 +283,7 @@ func TestBan(t *testing.T) {
 func TestShadow(t *testing.T) {
 	l := open(t, redistest.Real(t), Options{}, Policy{Name: "p", Rules: rulesOf("new: 1/1h per ip shadow; some: 1/2h per ip shadow enforced 10; all: 1/3h per ip")})
 	for _, r := range l.Rules() {
-		s, err := l.state(t.Context(), r, "192.0.2.1", "")
-		require.NoError(t, err)
+		s := must.Get(l.state(t.Context(), r, "192.0.2.1", ""))(t)
 		assert.Equal(t, r.Name == "new", s.Shadow, r.Name)
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 )
 
@@ -35,8 +35,7 @@ func TestLookWithOtherLimits(t *testing.T) {
 	before := dump(t, client)
 	l := open(t, client, Options{}, policies...)
 	for _, r := range l.Rules() {
-		s, err := l.state(t.Context(), r, "alice", "")
-		require.NoError(t, err)
+		s := must.Get(l.state(t.Context(), r, "alice", ""))(t)
 		assert.True(t, s.Any(), r.Name)
 	}
 	assert.NotEmpty(t, ask(t, l, client, Question{At: 1}).Keys)

@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 )
 
@@ -132,20 +133,18 @@ func TestAddresses(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(c.at.URL, "/", "|"), func(t *testing.T) {
 			t.Parallel() // some try for seconds
-			client, err := c.at.Open()
-			require.NoError(t, err)
+			client := must.Get(c.at.Open())(t)
 			defer client.Close()
 			if single, ok := client.(*redis.Client); ok {
 				single.Options().MaxRetries = 0 // 3 s each
 			}
-			err = Explain(client.Ping(t.Context()).Err(), "GRANT", c.at.Sentinel != "")
+			err := Explain(client.Ping(t.Context()).Err(), "GRANT", c.at.Sentinel != "")
 			if c.want != "" {
 				assert.EqualError(t, err, c.want)
 				return
 			}
 			require.NoError(t, err)
-			o, err := c.at.Server(t.Context())
-			require.NoError(t, err)
+			o := must.Get(c.at.Server(t.Context()))(t)
 			single := redis.NewClient(o)
 			defer single.Close()
 			assert.NoError(t, single.Ping(t.Context()).Err())
@@ -172,23 +171,18 @@ func authority(t *testing.T, dir string) {
 	}
 	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	rootKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	data, err := x509.CreateCertificate(rand.Reader, root, root, &rootKey.PublicKey, rootKey)
-	require.NoError(t, err)
+	rootKey := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	data := must.Get(x509.CreateCertificate(rand.Reader, root, root, &rootKey.PublicKey, rootKey))(t)
 	write("ca.pem", "CERTIFICATE", data)
 	for i, leaf := range []struct {
 		name, key string
 		hosts     []string
 	}{{"cert.pem", "key.pem", []string{"redis.internal", "localhost"}}, {"sentinel.pem", "sentinel-key.pem", []string{"localhost"}}, {"redis.pem", "redis-key.pem", []string{"redis.internal"}}} {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		require.NoError(t, err)
+		key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 		certificate := &x509.Certificate{SerialNumber: big.NewInt(int64(i) + 2), NotAfter: time.Now().Add(time.Hour), DNSNames: leaf.hosts}
-		data, err = x509.CreateCertificate(rand.Reader, certificate, root, &key.PublicKey, rootKey)
-		require.NoError(t, err)
+		data = must.Get(x509.CreateCertificate(rand.Reader, certificate, root, &key.PublicKey, rootKey))(t)
 		write(leaf.name, "CERTIFICATE", data)
-		data, err = x509.MarshalPKCS8PrivateKey(key)
-		require.NoError(t, err)
+		data = must.Get(x509.MarshalPKCS8PrivateKey(key))(t)
 		write(leaf.key, "PRIVATE KEY", data)
 	}
 }
@@ -215,8 +209,7 @@ func withTLS(t *testing.T, server *redistest.Server, dir, clients string) (port 
 
 func freePort(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 }
@@ -248,10 +241,8 @@ func startSentinel(t *testing.T, dir, config, primary string) string {
 func TestResetBeforeTheAlert(t *testing.T) {
 	dir := t.TempDir()
 	authority(t, dir)
-	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
-	require.NoError(t, err)
-	listener, err := net.Listen("tcp", "localhost:0")
-	require.NoError(t, err)
+	pair := must.Get(tls.LoadX509KeyPair(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")))(t)
+	listener := must.Get(net.Listen("tcp", "localhost:0"))(t)
 	defer listener.Close()
 	go func() {
 		for {
@@ -266,8 +257,7 @@ func TestResetBeforeTheAlert(t *testing.T) {
 		}
 	}()
 	a := Address{URL: "rediss://" + listener.Addr().String(), CA: filepath.Join(dir, "ca.pem"), ServerName: "localhost"}
-	client, err := a.Open()
-	require.NoError(t, err)
+	client := must.Get(a.Open())(t)
 	defer client.Close()
 	assert.EqualError(t, Explain(client.Ping(t.Context()).Err(), "", false),
 		"the server refuses the TLS connection: tls: certificate required: name the certificate of a client by --tls-cert and --tls-key")

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/must"
 )
 
 // plain is a Record that tests compare.
@@ -219,8 +221,7 @@ var examples = []example{
 func TestExamples(t *testing.T) {
 	for _, e := range examples {
 		t.Run(e.name, func(t *testing.T) {
-			f, err := detect([]string{e.line})
-			require.NoError(t, err)
+			f := must.Get(detect([]string{e.line}))(t)
 			require.Equal(t, e.format, f.String())
 			var r Record
 			require.NoError(t, f.parse(e.line, new(values), &r))
@@ -233,8 +234,7 @@ func TestExamples(t *testing.T) {
 // format of the line.
 func TestTruncated(t *testing.T) {
 	for _, e := range examples {
-		f, err := ParseFormat(e.format)
-		require.NoError(t, err)
+		f := must.Get(ParseFormat(e.format))(t)
 		var r Record
 		shortest := len(e.line)
 		switch e.format {
@@ -292,22 +292,19 @@ func TestTimes(t *testing.T) {
 
 func TestLogFormat(t *testing.T) {
 	// nginx.org, ngx_http_log_module, the example of log_format.
-	f, err := ParseFormat(`log_format compression '$remote_addr - $remote_user [$time_local] '
+	f := must.Get(ParseFormat(`log_format compression '$remote_addr - $remote_user [$time_local] '
                        '"$request" $status $bytes_sent '
-                       '"$http_referer" "$http_user_agent" "$gzip_ratio"';`)
-	require.NoError(t, err)
+                       '"$http_referer" "$http_user_agent" "$gzip_ratio"';`))(t)
 	var r Record
 	require.NoError(t, f.parse(`192.0.2.1 - - [10/Oct/2000:13:55:36 +0000] "GET /a?b HTTP/1.1" 200 12 "-" "x \x22y" "2.1"`, new(values), &r))
 	assert.Equal(t, plain{Time: "2000-10-10T13:55:36Z", Client: "192.0.2.1", Method: "GET", Path: "/a", Query: "b", Agent: `x "y`, Status: 200, Bytes: 12}, plainOf(&r))
 
-	f, err = ParseFormat(`$msec|$http_x_forwarded_for|$request_method|$uri|$args|$status|$http_x_api_key|$cookie_sid`)
-	require.NoError(t, err)
+	f = must.Get(ParseFormat(`$msec|$http_x_forwarded_for|$request_method|$uri|$args|$status|$http_x_api_key|$cookie_sid`))(t)
 	require.NoError(t, f.parse(`1646861401.524|1.1.1.1, 2.2.2.2|GET|/a|b=c|200|k1|-`, new(values), &r))
 	assert.Equal(t, plain{Time: "2022-03-09T21:30:01.524Z", Client: "2.2.2.2", Method: "GET", Path: "/a", Query: "b=c", Status: 200}, plainOf(&r))
 	assert.Equal(t, map[string]string{"header X-Api-Key": "k1"}, r.Fields)
 
-	f, err = ParseFormat(`log_format j escape=json '{"t":"$time_iso8601","u":"$remote_user","r":"$request"}';`)
-	require.NoError(t, err)
+	f = must.Get(ParseFormat(`log_format j escape=json '{"t":"$time_iso8601","u":"$remote_user","r":"$request"}';`))(t)
 	require.NoError(t, f.parse(`{"t":"2024-01-01T00:00:00+00:00","u":"a\"b\u00e9","r":"GET / HTTP/1.1"}`, new(values), &r))
 	assert.Equal(t, plain{Time: "2024-01-01T00:00:00Z", User: `a"bé`, Method: "GET", Path: "/"}, plainOf(&r))
 
@@ -328,8 +325,7 @@ func TestLogFormat(t *testing.T) {
 }
 
 func TestJSON(t *testing.T) {
-	f, err := ParseFormat("json time=a.t client=from header:x-api-key=h.key path=p")
-	require.NoError(t, err)
+	f := must.Get(ParseFormat("json time=a.t client=from header:x-api-key=h.key path=p"))(t)
 	var r Record
 	require.NoError(t, f.parse(` { "a" : {"t":"2024-01-01T00:00:00Z","x":[1,{"y":[]},"z"]} , "from":"[2001:db8::1]:80","h":{"key":["k\u0031","k2"]},"p":"\/x","status":null,"method":"GET"} `, new(values), &r))
 	assert.Equal(t, plain{Time: "2024-01-01T00:00:00Z", Client: "2001:db8::1", Method: "GET", Path: "/x"}, plainOf(&r))

@@ -16,6 +16,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/cmd/limitctl/replay"
 	"github.com/routelimit/limit/cmd/limitctl/replay/accesslog"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/race"
 )
 
@@ -84,8 +85,7 @@ func TestModel(t *testing.T) {
 	race.Skip(t)
 	for i, name := range accesslog.WriterFormats() {
 		t.Run(strings.ReplaceAll(name, "|", " "), func(t *testing.T) {
-			format, err := accesslog.ParseFormat(name)
-			require.NoError(t, err)
+			format := must.Get(accesslog.ParseFormat(name))(t)
 			for seed := range uint64(10) {
 				compareWithModel(t, format, i, rand.New(rand.NewPCG(seed, uint64(i))))
 			}
@@ -137,11 +137,10 @@ func compareWithModel(t *testing.T, format *accesslog.Format, writer int, rnd *r
 	refused := model(lines, rules)
 	require.NotEmpty(t, refused)
 
-	result, err := replay.Run(t.Context(), accesslog.NewStream(&text, &accesslog.Options{Format: format}), &replay.Options{Policies: []replay.Policy{
+	result := must.Get(replay.Run(t.Context(), accesslog.NewStream(&text, &accesslog.Options{Format: format}), &replay.Options{Policies: []replay.Policy{
 		{Name: "login", Routes: []string{"POST /login"}, Rules: limit.MustParse("3/10s per ip; 8/20s per user")},
 		{Name: "items", Routes: []string{"GET /items"}, Rules: limit.MustParse("4/5s per ip; 30/1m global")},
-	}})
-	require.NoError(t, err)
+	}}))(t)
 	assert.EqualValues(t, n+bad, result.Lines)
 	assert.EqualValues(t, bad, result.BadLines)
 	assert.EqualValues(t, n, result.Requests)

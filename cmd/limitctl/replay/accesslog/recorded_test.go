@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/must"
 )
 
 // recorded are the logs of testdata/record.sh: what each server wrote, its errors and start-up
@@ -32,11 +34,9 @@ var recorded = []struct {
 func TestRecorded(t *testing.T) {
 	for _, r := range recorded {
 		t.Run(r.file, func(t *testing.T) {
-			text, err := os.ReadFile(filepath.Join("testdata", r.file))
-			require.NoError(t, err)
+			text := must.Get(os.ReadFile(filepath.Join("testdata", r.file)))(t)
 			require.Len(t, r.access.FindAll(text, -1), r.requests, "access lines of the server")
-			log, err := Open([]string{filepath.Join("testdata", r.file)}, nil)
-			require.NoError(t, err)
+			log := must.Get(Open([]string{filepath.Join("testdata", r.file)}, nil))(t)
 			defer log.Close()
 			requests := make(map[string]int)
 			for record := log.Next(); record != nil; record = log.Next() {

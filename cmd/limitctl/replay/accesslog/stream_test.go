@@ -16,6 +16,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/must"
 )
 
 // lineAt returns a combined line of a second after the epoch of the tests.
@@ -44,15 +46,13 @@ func lines(n int) (text string, paths []string) {
 func gzipped(t *testing.T, text string) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	_, err := io.WriteString(z, text)
-	require.NoError(t, err)
+	must.Get(io.WriteString(z, text))(t)
 	require.NoError(t, z.Close())
 	return b.Bytes()
 }
 
 func zstded(t *testing.T, text string) []byte {
-	z, err := zstd.NewWriter(nil)
-	require.NoError(t, err)
+	z := must.Get(zstd.NewWriter(nil))(t)
 	return z.EncodeAll([]byte(text), nil)
 }
 
@@ -168,8 +168,7 @@ func TestMerge(t *testing.T) {
 	write(t, dir, "access.log.other", []byte(lineAt(101, "/a")+"\n"+lineAt(102, "/b")+"\n"+future+"\n"+lineAt(104, "/d")+"\n"+lineAt(121, "/e")+"\n"))
 	write(t, dir, "access.log.unknown", []byte("hello\n"))
 	write(t, dir, "access.log.empty", nil)
-	log, err := Open([]string{filepath.Join(dir, "access.log*"), filepath.Join(dir, "access.log")}, nil)
-	require.NoError(t, err)
+	log := must.Get(Open([]string{filepath.Join(dir, "access.log*"), filepath.Join(dir, "access.log")}, nil))(t)
 	defer log.Close()
 	paths := pathsOf(log.Next)
 	assert.Equal(t, []string{"/1", "/2", "/3", "/4", "/5", "/a", "/b", "/c", "/d", "/7", "/e"}, paths)
@@ -202,8 +201,7 @@ func TestOpenErrors(t *testing.T) {
 }
 
 func TestStdin(t *testing.T) {
-	log, err := Open([]string{"-"}, &Options{Stdin: strings.NewReader(lineAt(1, "/a") + "\n" + lineAt(2, "/b"))})
-	require.NoError(t, err)
+	log := must.Get(Open([]string{"-"}, &Options{Stdin: strings.NewReader(lineAt(1, "/a") + "\n" + lineAt(2, "/b"))}))(t)
 	defer log.Close()
 	assert.Equal(t, []string{"/a", "/b"}, pathsOf(log.Next))
 	assert.EqualValues(t, 2, log.Stats().Lines)

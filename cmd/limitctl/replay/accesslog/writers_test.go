@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/must"
 )
 
 // A writer writes a record as a format does.
@@ -206,8 +208,7 @@ func random(rnd *rand.Rand) *Record {
 func TestRoundTrip(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, w := range writers {
-		f, err := ParseFormat(w.format)
-		require.NoError(t, err)
+		f := must.Get(ParseFormat(w.format))(t)
 		for range 5_000 {
 			r := random(rnd)
 			line := w.write(r)
@@ -225,8 +226,7 @@ func TestRoundTrip(t *testing.T) {
 // fuzz checks that a parser does not panic, and that a line that says the same is read
 // alike.
 func fuzz(f *testing.F, w writer) {
-	format, err := ParseFormat(w.format)
-	require.NoError(f, err)
+	format := must.Get(ParseFormat(w.format))(f)
 	for _, e := range examples {
 		f.Add(e.line)
 	}
