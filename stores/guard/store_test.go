@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
@@ -188,4 +189,13 @@ func TestRedisStore(t *testing.T) {
 	d = storetest.MustTake(t, s, c)
 	assert.False(t, d.Allowed)
 	assert.Equal(t, core.ModeLocal, d.Mode)
+}
+
+// TestVersionsAlone has versions of a rule charge a key while the store is away.
+func TestVersionsAlone(t *testing.T) {
+	race.Skip(t)
+	s, f, now := guarded(1, 0)
+	f.fail(errDown)
+	storetest.Versions(t, storetest.Harness{Store: s, SetTime: now.Store}, false, 1, 300)
+	storetest.Versions(t, storetest.Harness{Store: s, SetTime: now.Store}, true, 1, 300)
 }
