@@ -287,7 +287,7 @@ func TestLayersTakeWhatTheyAdmit(t *testing.T) {
 		}
 	}
 	memory := func() core.Store { return memstore.New(nil) }
-	stacks := 600
+	stacks := 200
 	if race.Enabled {
 		stacks = 100 // their requests come one by one
 	}

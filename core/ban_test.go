@@ -96,7 +96,7 @@ func (p *plainBan) outcome(at, needs int64, admitted bool) (o Outcome) {
 // TestBanAgainstDefinition strikes by refusals of another rule and by costs.
 func TestBanAgainstDefinition(t *testing.T) {
 	race.Skip(t)
-	n, bars, levels := stories(5_000), 0, 0
+	n, bars, levels := stories(1_500), 0, 0
 	for i := range n {
 		random := rand.New(rand.NewPCG(8, uint64(i)))
 		pick := func(numbers ...int64) int64 { return numbers[random.IntN(len(numbers))] }
@@ -179,7 +179,7 @@ func barredFor(state State, q Quota, now int64) int64 {
 // TestBanUnderAnything changes quotas, gives strikes back and sets the clock back: a
 // bar is never longer than the longest, and a state never breaks or grows.
 func TestBanUnderAnything(t *testing.T) {
-	for i := range stories(3_000) {
+	for i := range stories(1_000) {
 		random := rand.New(rand.NewPCG(9, uint64(i)))
 		state, now := NewState(Ban), int64(1_000_000)
 		var q Quota

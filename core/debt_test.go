@@ -108,7 +108,7 @@ func TestDebtsAgainstDefinitions(t *testing.T) {
 		}
 		t.Run(a.String(), func(t *testing.T) {
 			compared, exactly := 0, 0
-			for i := range stories(2_000) {
+			for i := range stories(700) {
 				d := newDebtor(t, a, i)
 				exact := true // so far
 				for range 12 {
@@ -162,7 +162,7 @@ func (d *debtor) compare(p plain, exact bool) {
 func TestDebtsInOrder(t *testing.T) {
 	for _, a := range Algorithms() {
 		t.Run(a.String(), func(t *testing.T) {
-			for i := range stories(3_000) {
+			for i := range stories(1_000) {
 				d := newDebtor(t, a, i)
 				for range d.random.IntN(8) {
 					d.charge(d.cost(), d.random.IntN(4) == 0, 0)
@@ -198,7 +198,7 @@ func TestDebtsInOrder(t *testing.T) {
 func TestDebtsOfNow(t *testing.T) {
 	for _, a := range Algorithms() {
 		t.Run(a.String(), func(t *testing.T) {
-			for i := range stories(2_000) {
+			for i := range stories(700) {
 				d := newDebtor(t, a, i)
 				for range d.random.IntN(8) {
 					d.charge(d.cost(), d.random.IntN(4) == 0, d.step())
@@ -232,7 +232,7 @@ func TestDebtsOfNow(t *testing.T) {
 func TestDebtsLeaveTruth(t *testing.T) {
 	for _, a := range Algorithms() {
 		t.Run(a.String(), func(t *testing.T) {
-			for i := range stories(2_000) {
+			for i := range stories(700) {
 				d := newDebtor(t, a, i)
 				for range 12 {
 					d.now += d.step()
@@ -305,7 +305,7 @@ func TestDebtsAddUp(t *testing.T) {
 // each counts from its own time on.
 func TestDebtsOfIDs(t *testing.T) {
 	for _, a := range []Algorithm{Concurrency, Distinct} {
-		for i := range stories(1_000) {
+		for i := range stories(350) {
 			d := newDebtor(t, a, i)
 			for id := range uint64(30) {
 				d.now += d.step() / 8

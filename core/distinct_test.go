@@ -49,7 +49,7 @@ func (p *plainDistinct) knows(q Quota, at int64, id uint64) bool {
 }
 
 func TestDistinctAgainstDefinition(t *testing.T) {
-	n, refusals := stories(5_000), 0
+	n, refusals := stories(1_500), 0
 	for i := range n {
 		random := rand.New(rand.NewPCG(10, uint64(i)))
 		stepsBack, changes := i&1 != 0, i&2 != 0

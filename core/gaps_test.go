@@ -93,7 +93,7 @@ func TestNewcomerAfterLeavers(t *testing.T) {
 // TestTurnsApart takes and leaves at random: no two turns overlap, and a refused client
 // that comes when it was told to is admitted, and not sooner.
 func TestTurnsApart(t *testing.T) {
-	for i := range stories(1_000) {
+	for i := range stories(350) {
 		random := rand.New(rand.NewPCG(2, uint64(i)))
 		l := &line{T: t, q: Quota{Algorithm: Queue, Limit: 1 + random.Int64N(5), Burst: random.Int64N(30)}, state: NewState(Queue), now: 1_000_000_000}
 		l.q.Window = l.q.Limit * (1_000 + random.Int64N(1_000))

@@ -39,7 +39,7 @@ func alone(state State) State {
 // TestGridsAgainstPlain has two to four versions charge a key. Once a version has come, it
 // decides as a state of its own that is charged for all that any version admits.
 func TestGridsAgainstPlain(t *testing.T) {
-	for i := range stories(6_000) {
+	for i := range stories(2_000) {
 		random := rand.New(rand.NewPCG(1, uint64(i)))
 		a := periodAlgorithms[i%3]
 		var quotas []Quota
@@ -161,7 +161,7 @@ func TestGridsCome(t *testing.T) {
 // TestGridsBounds has random balancers and versions that come and go.
 func TestGridsBounds(t *testing.T) {
 	race.Skip(t)
-	for i := range stories(600) {
+	for i := range stories(200) {
 		random := rand.New(rand.NewPCG(2, uint64(i)))
 		var quotas []Quota
 		for range 2 + random.IntN(3) {

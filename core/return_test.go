@@ -133,7 +133,7 @@ func TestReturnsNeverExceed(t *testing.T) {
 	race.Skip(t)
 	for _, a := range algorithmsBut() {
 		t.Run(a.String(), func(t *testing.T) {
-			lives, asked, given := stories(1_000), 0, 0
+			lives, asked, given := stories(350), 0, 0
 			for i := range lives {
 				l := newLender(t, a, i)
 				exact := !l.q.Refills() && !(a == FixedWindow && l.q.anchored())
@@ -220,7 +220,7 @@ func (l *lender) checkNet() {
 func TestReturnsAlone(t *testing.T) {
 	for _, a := range algorithmsBut(Queue) {
 		t.Run(a.String(), func(t *testing.T) {
-			for i := range stories(3_000) {
+			for i := range stories(1_000) {
 				l := newLender(t, a, i)
 				for range l.random.IntN(4) {
 					l.take(1 + l.random.Int64N(l.q.Capacity()))
@@ -273,7 +273,7 @@ func TestReturnsAlone(t *testing.T) {
 func TestReturnsUnderAnything(t *testing.T) {
 	for _, a := range algorithmsBut() {
 		t.Run(a.String(), func(t *testing.T) {
-			for i := range stories(3_000) {
+			for i := range stories(1_000) {
 				l := newLender(t, a, i)
 				quotas := []Quota{l.q, l.q}
 				if other := newLender(t, a, i+1_000_000).q; a != SlidingLog {
@@ -376,7 +376,7 @@ func TestReturnsThatOverlap(t *testing.T) {
 				q := Quota{Algorithm: TokenBucket, Limit: 300, Window: 60_000_000, Burst: max(300, 2*most)}
 				state, now := NewState(TokenBucket), int64(1_800_000_000_000_000)
 				var loans []loan
-				for range stories(600) {
+				for range stories(200) {
 					slices.SortStableFunc(loans, func(a, b loan) int { return int(a.ends - b.ends) })
 					now++
 					for keep := random.IntN(callers); len(loans) > keep; loans = loans[1:] {

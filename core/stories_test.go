@@ -256,7 +256,7 @@ func TestAlgorithmsAgainstDefinitions(t *testing.T) {
 	race.Skip(t)
 	for _, a := range algorithmsBut(SlidingLog) {
 		t.Run(a.String(), func(t *testing.T) {
-			n, decisions := stories(3_000), 0
+			n, decisions := stories(1_000), 0
 			for i := range n {
 				random := rand.New(rand.NewPCG(uint64(a), uint64(i)))
 				l := &life{T: t, random: random, kind: i % kinds, q: someQuota(t, random, a), state: NewState(a)}

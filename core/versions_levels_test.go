@@ -76,7 +76,7 @@ func (d *deploy) take(cost int64) (Quota, Decision) {
 func TestVersionsOfBuckets(t *testing.T) {
 	race.Skip(t)
 	for _, a := range []Algorithm{TokenBucket, LeakyBucket} {
-		for i := range stories(500) {
+		for i := range stories(200) {
 			d := newDeploy(t, a, i)
 			most, least := &plainBucket{q: d.loosest}, &plainBucket{q: d.tightest}
 			costs, debts := 1+int64(i%2)*(d.tightest.Burst-1), i%4 >= 2
@@ -115,7 +115,7 @@ func TestVersionsOfBuckets(t *testing.T) {
 // see [Queue]. Of the same requests, all together admit at least what the slowest rate
 // admits with the shortest queue, in time, but for one.
 func TestVersionsOfQueues(t *testing.T) {
-	for i := range stories(500) {
+	for i := range stories(200) {
 		d := newDeploy(t, Queue, i)
 		wide, sum, shortest := d.loosest, int64(0), d.versions[0]
 		for _, q := range d.versions {
@@ -162,7 +162,7 @@ func TestVersionsOfQueues(t *testing.T) {
 // TestVersionsReturn has versions give back what they took, at any later time: what is kept
 // is in any time at most a burst more than without.
 func TestVersionsReturn(t *testing.T) {
-	for i := range stories(1_000) {
+	for i := range stories(350) {
 		d := newDeploy(t, TokenBucket, i)
 		var past []*admission
 		for range 80 {

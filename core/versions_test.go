@@ -92,7 +92,7 @@ func TestVersionsAgainstDefinition(t *testing.T) {
 	for _, a := range []Algorithm{SlidingLog, Distinct} {
 		t.Run(a.String(), func(t *testing.T) {
 			decisions, exact := 0, 0
-			for i := range stories(4_000) {
+			for i := range stories(1_500) {
 				random := rand.New(rand.NewPCG(21, uint64(i)))
 				versions := someVersions(random, a)
 				state, plain, now := NewState(a), &versionsPlain{}, int64(1)<<50

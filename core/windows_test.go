@@ -53,7 +53,7 @@ func TestWindowsComeAndGo(t *testing.T) {
 	race.Skip(t)
 	const second, rounds = 1_000_000, 20
 	gained := 0
-	for i := range stories(3_000) {
+	for i := range stories(1_000) {
 		random := rand.New(rand.NewPCG(3, uint64(i)))
 		pick := func(n ...int64) int64 { return n[random.IntN(len(n))] }
 		var quotas []Quota

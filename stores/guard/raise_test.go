@@ -249,7 +249,7 @@ func TestPartialLoss(t *testing.T) {
 // unit may be lost where an algorithm counts them.
 func TestLossesFit(t *testing.T) {
 	race.Skip(t)
-	stories, cycles := 20, 100
+	stories, cycles := 8, 100
 	if testing.Short() {
 		stories = 2
 	}

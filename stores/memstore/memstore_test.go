@@ -89,7 +89,7 @@ func TestStoreWithLittleRoom(t *testing.T) {
 
 func TestManySchedules(t *testing.T) {
 	race.Skip(t)
-	n := 4_000
+	n := 1_500
 	if testing.Short() {
 		n = 200
 	}

@@ -54,7 +54,7 @@ func TestLevels(t *testing.T) {
 
 func TestTimes(t *testing.T) {
 	race.Skip(t)
-	n := 5_000
+	n := 1_500
 	if testing.Short() {
 		n = 500
 	}

@@ -25,7 +25,7 @@ import (
 func TestBooks(t *testing.T) {
 	n, err := strconv.Atoi(os.Getenv("LIMIT_BOOKS"))
 	if err != nil {
-		if n = 10_000; race.Enabled || testing.Short() {
+		if n = 3_000; race.Enabled || testing.Short() {
 			n = 1_000
 		}
 	}

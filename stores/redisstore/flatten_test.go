@@ -150,10 +150,10 @@ func TestFlattened(t *testing.T) {
 	h := harness(client)
 	here, there := h.Elapse, elapse(other.client)
 	h.Elapse = func(micros int64) { here(micros); there(micros) }
-	storetest.Schedules(t, h, 1, 60)
+	storetest.Schedules(t, h, 1, 30)
 	storetest.Versions(t, h, true, 1, 12)
 	now := start
-	compareBatches(t, at(client, &now), &now, 60)
+	compareBatches(t, at(client, &now), &now, 30)
 	t.Logf("%d calls", other.calls)
 	assert.Greater(t, other.calls, 1000)
 }
@@ -168,7 +168,7 @@ func TestLoneDecisions(t *testing.T) {
 	now := start
 	store := at(client, &now)
 	rings, refused := 0, 0
-	for seed := range 300 {
+	for seed := range 100 {
 		random := rand.New(rand.NewPCG(11, uint64(seed)))
 		versions := [2][]core.Charge{make([]core.Charge, 1+random.IntN(4))}
 		for r := range versions[0] {
@@ -214,10 +214,10 @@ func TestLoneDecisions(t *testing.T) {
 		}
 	}
 	t.Logf("%d decided, %d left, %d refused, %d rings", other.decided, other.undecided, refused, rings)
-	assert.Greater(t, other.decided, 8000)
-	assert.Greater(t, other.undecided, 300)
-	assert.Greater(t, refused, 1000)
-	assert.Greater(t, rings, 1000)
+	assert.Greater(t, other.decided, 2500)
+	assert.Greater(t, other.undecided, 100)
+	assert.Greater(t, refused, 300)
+	assert.Greater(t, rings, 300)
 }
 
 // TestSingleReturns compares the scripts for returns to one key with the files of those for
@@ -229,7 +229,7 @@ func TestSingleReturns(t *testing.T) {
 	other.every = 1
 	now := start
 	store := at(client, &now)
-	for seed := range 60 {
+	for seed := range 30 {
 		random := rand.New(rand.NewPCG(7, uint64(seed)))
 		for _, algorithm := range slices.Sorted(maps.Keys(other.several)) {
 			var versions [2]core.Charge
@@ -285,7 +285,7 @@ func TestSingleReturns(t *testing.T) {
 	t.Logf("single returns by algorithm: %v, and for the script for several: %v", other.singles, other.left)
 	require.Len(t, other.several, 6)
 	for algorithm := range other.several {
-		assert.Greater(t, other.singles[algorithm], 200, core.Algorithm(algorithm))
+		assert.Greater(t, other.singles[algorithm], 100, core.Algorithm(algorithm))
 		assert.Positive(t, other.left[algorithm], core.Algorithm(algorithm))
 	}
 }

@@ -61,7 +61,7 @@ func TestTryOut(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	var hits []hit
 	now := 0.0
-	for range 5000 {
+	for range 1500 {
 		now += rnd.ExpFloat64() / 2
 		hits = append(hits, hit{at: now, ip: fmt.Sprint("10.0.0.", int(rnd.ExpFloat64()*20)), user: fmt.Sprint("user", rnd.IntN(9)), request: []string{"GET /a", "GET /b/7/c/8", "GET /"}[rnd.IntN(3)]})
 	}
