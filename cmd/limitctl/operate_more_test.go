@@ -265,7 +265,7 @@ func TestHashedKeys(t *testing.T) {
 
 // TestOperateCluster runs the commands on a Cluster, and checks the hint without --cluster.
 func TestOperateCluster(t *testing.T) {
-	client := redistest.Cluster(t)
+	client := redistest.StartCluster(t, 2*time.Second).Client(t)
 	limiter := limit.New(redisstore.New(client, &redisstore.Options{Timeout: 5 * time.Second}), nil)
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
 		policy := must.Get(limiter.Policy(limit.Named(name, limit.MustParse("1/1h per user").Rules()...)))(t)

@@ -12,11 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Cluster starts a Redis Cluster as [StartCluster] does and returns a client
-// of it.
+// Cluster starts a Redis Cluster of three processes, without replicas, and returns a client of it.
 func Cluster(t testing.TB) *redis.ClusterClient {
 	t.Helper()
-	return Closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: StartCluster(t, 2*time.Second).Addrs(), ContextTimeoutEnabled: true}))
+	return startCluster(t, 2*time.Second, 0).Client(t)
 }
 
 // Nodes are the processes of a Redis Cluster.
@@ -27,16 +26,27 @@ type Nodes []*Server
 // where there is no redis-server or no redis-cli.
 func StartCluster(t testing.TB, nodeTimeout time.Duration) Nodes {
 	t.Helper()
+	return startCluster(t, nodeTimeout, 1)
+}
+
+// startCluster starts a cluster of three primaries with so many replicas each.
+func startCluster(t testing.TB, nodeTimeout time.Duration, replicas int) Nodes {
+	t.Helper()
 	if _, err := exec.LookPath("redis-cli"); err != nil {
 		t.Skip(err)
 	}
 	var nodes Nodes
-	for range 6 {
+	for range 3 + 3*replicas {
 		nodes = append(nodes, Launch(t, "--cluster-enabled", "yes", "--cluster-node-timeout", fmt.Sprint(nodeTimeout.Milliseconds()), "--repl-diskless-sync-delay", "0"))
 	}
-	nodes.Manage(t, append(append([]string{"create"}, nodes.Addrs()...), "--cluster-replicas", "1")...)
+	nodes.Manage(t, append(append([]string{"create"}, nodes.Addrs()...), "--cluster-replicas", fmt.Sprint(replicas))...)
 	nodes.AwaitWhole(t)
 	return nodes
+}
+
+// Client returns a client of the cluster.
+func (n Nodes) Client(t testing.TB) *redis.ClusterClient {
+	return Closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: n.Addrs(), ContextTimeoutEnabled: true}))
 }
 
 // Addrs returns the addresses of the nodes.
@@ -57,7 +67,7 @@ func (n Nodes) Manage(t testing.TB, args ...string) {
 	}
 }
 
-// AwaitWhole waits until every node knows that all slots are served, and three
+// AwaitWhole waits until every node knows that all slots are served, and the
 // replicas are in sync.
 func (n Nodes) AwaitWhole(t testing.TB) {
 	t.Helper()
@@ -68,8 +78,9 @@ func (n Nodes) AwaitWhole(t testing.TB) {
 			info := client.ClusterInfo(t.Context()).Val()
 			shape := client.ClusterNodes(t.Context()).Val()
 			role := client.Info(t.Context(), "replication").Val()
-			return strings.Contains(info, "cluster_state:ok") && strings.Count(shape, "slave") == 3 && !strings.Contains(shape, "fail") &&
-				(strings.Contains(role, "master_link_status:up") || strings.Contains(role, "state=online"))
+			replicas := len(n) - 3
+			return strings.Contains(info, "cluster_state:ok") && strings.Count(shape, "slave") == replicas && !strings.Contains(shape, "fail") &&
+				(replicas == 0 || strings.Contains(role, "master_link_status:up") || strings.Contains(role, "state=online"))
 		})
 	}
 }

@@ -160,7 +160,7 @@ func TestRedisFull(t *testing.T) {
 }
 
 func TestRedisCluster(t *testing.T) {
-	client := redistest.Cluster(t)
+	client := redistest.StartCluster(t, 2*time.Second).Client(t)
 	spend(t, client)
 	node := client.Options().Addrs[4]
 	var found map[string]Finding
