@@ -240,8 +240,7 @@ func TestXRateLimitOfBans(t *testing.T) {
 		h := limiter.Limit(limit.MustParse(rules))(http.NotFoundHandler())
 		var got []string
 		for range want {
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+			w := send(h, http.MethodGet, "/")
 			got = append(got, fmt.Sprint(w.Code, " ", w.Header().Get("X-RateLimit-Remaining"), " ", w.Header().Get("X-RateLimit-Reset")))
 		}
 		assert.Equal(t, want, got, rules)

@@ -112,10 +112,7 @@ func TestExemptSettle(t *testing.T) {
 	limiter := limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: header("User")}})
 	h := limiter.Limit(limit.Named("login", list...))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 	send := func(user string) int {
-		r := httptest.NewRequest("GET", "/", nil)
-		r.Header.Set("User", user)
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
+		w := send(h, "GET", "/", "User", user)
 		return w.Code
 	}
 	for range 5 {

@@ -32,8 +32,7 @@ func TestJitter(t *testing.T) {
 		const refusals = 10_000
 		for range refusals {
 			time.Sleep(time.Microsecond)
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+			w := send(h, "GET", "/")
 			require.Equal(t, http.StatusTooManyRequests, w.Code)
 			seconds := must.Get(strconv.Atoi(w.Header().Get("Retry-After")))(t)
 			require.Contains(t, w.Body.String(), fmt.Sprintf("Try again in %d s.", seconds))
@@ -94,8 +93,7 @@ func TestXRateLimitUnix(t *testing.T) {
 		store := memstore.New(&memstore.Options{Now: func() int64 { return clock }})
 		h := limit.New(store, &limit.Options{Headers: style}).Limit(limit.Named("p", limit.Global(time.Minute, 2)))(http.NotFoundHandler())
 		send := func() http.Header {
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+			w := send(h, "GET", "/")
 			return w.Header()
 		}
 		send()
@@ -135,8 +133,7 @@ func TestModelStyles(t *testing.T) {
 		limit.Global(time.Hour, 60)))(http.NotFoundHandler())
 	send := func(n int64) (fields []string) {
 		cost = n
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		w := send(h, "GET", "/")
 		for name, values := range w.Header() {
 			if name != "Content-Type" && name != "X-Content-Type-Options" && name != "Cache-Control" {
 				fields = append(fields, name+": "+strings.Join(values, ", "))

@@ -33,9 +33,7 @@ import (
 var ok200 = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {})
 
 func sent(h http.Handler, target string) *httptest.ResponseRecorder {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest("GET", target, nil))
-	return w
+	return send(h, "GET", target)
 }
 
 // left returns what a rule of a named policy has left for a key.
@@ -97,9 +95,7 @@ func TestNoticeOfFreeAttempts(t *testing.T) {
 			h = outer.Handler(signedIn(h))
 		}
 		for range 4 {
-			r := httptest.NewRequest("GET", "/", nil)
-			r.Header.Set("User", "alice")
-			h.ServeHTTP(httptest.NewRecorder(), r)
+			send(h, "GET", "/", "User", "alice")
 		}
 		lines := book.Lines()
 		require.Len(t, lines, test.want, name)
@@ -324,9 +320,7 @@ func TestLayersTryAgain(t *testing.T) {
 			}
 		}))
 		for i := range 10 {
-			r := httptest.NewRequest("GET", "/", nil)
-			r.Header.Set("V", fmt.Sprint(i))
-			h.ServeHTTP(httptest.NewRecorder(), r)
+			send(h, "GET", "/", "V", fmt.Sprint(i))
 		}
 		want := map[string]int{"refused": 4}[name]
 		if name != "refused" {
@@ -593,9 +587,7 @@ func TestRequestsForOthers(t *testing.T) {
 			}
 		}))
 		for i := range 3 {
-			r := httptest.NewRequest("GET", "/", nil)
-			r.Header.Set("User", fmt.Sprint("alice", i))
-			batch.ServeHTTP(httptest.NewRecorder(), r)
+			send(batch, "GET", "/", "User", fmt.Sprint("alice", i))
 		}
 		assert.Equal(t, map[string]int{"alice0": 1, "alice1": 1, "alice2": 1, "bob": 2, "carol": 1}, served, how)
 		assert.Equal(t, 3*(2+2*4)+6, asked, how)
@@ -622,10 +614,7 @@ func TestCopiedRequest(t *testing.T) {
 	}))
 	for range 5 {
 		for _, user := range []string{"/alice", "/bob"} {
-			r := httptest.NewRequest(http.MethodGet, user, nil)
-			r.Header.Set("User", user)
-			r.Header.Set("Plan", "free")
-			outer.ServeHTTP(httptest.NewRecorder(), r)
+			send(outer, http.MethodGet, user, "User", user, "Plan", "free")
 		}
 	}
 	assert.Equal(t, map[string]int{"/alice": 2, "/bob": 2}, served)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -40,10 +39,7 @@ func TestWaitsOfExempt(t *testing.T) {
 						user = "vip"
 					}
 					all.Go(func() {
-						r := httptest.NewRequest("GET", "/", nil)
-						r.Header.Set("User", user)
-						w := httptest.NewRecorder()
-						handler.ServeHTTP(w, r)
+						w := send(handler, "GET", "/", "User", user)
 						assert.Equal(t, http.StatusOK, w.Code)
 					})
 					all.Go(func() {

@@ -220,9 +220,7 @@ func TestWithLayers(t *testing.T) {
 					})
 				}
 			}
-			r := httptest.NewRequest("GET", "/", nil)
-			r.Header.Set("Plan", plan)
-			h.ServeHTTP(httptest.NewRecorder(), r)
+			send(h, "GET", "/", "Plan", plan)
 			assert.Equal(t, fits, served, seed)
 			for name := range met {
 				if served {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -203,9 +202,7 @@ func TestWithTermsKnownInside(t *testing.T) {
 			var h http.Handler
 			served, sends := 0, map[bool]int{true: 1, false: 20}[name == "concurrency"]
 			send := func() {
-				r := httptest.NewRequest("GET", "/", nil)
-				r.Header.Set("Value", fmt.Sprint(served))
-				h.ServeHTTP(httptest.NewRecorder(), r)
+				send(h, "GET", "/", "Value", fmt.Sprint(served))
 			}
 			inner := l.Limit(limit.Rules(limit.PerIP(time.Hour, 1000)).With(app))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 				if served++; name == "concurrency" && served < 20 {

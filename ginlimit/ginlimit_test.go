@@ -1,6 +1,7 @@
 package ginlimit_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/adapter/adaptertest"
 	"github.com/routelimit/limit/ginlimit"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/throttle"
 )
@@ -95,8 +97,7 @@ func TestPathValues(t *testing.T) {
 			if engine.RemoveExtraSlash {
 				test.path = "/." + test.path
 			}
-			w := httptest.NewRecorder()
-			engine.ServeHTTP(w, httptest.NewRequest("GET", test.path, nil))
+			w := routetest.Do(engine, "GET", test.path)
 			assert.Equal(t, test.status, w.Code, "%04b %s", i, test.path)
 		}
 	}
@@ -185,4 +186,54 @@ func TestUser(t *testing.T) {
 	assert.Equal(t, http.StatusTooManyRequests, routetest.Do(router, "GET", "/", "Test-User", "alice").Code)
 	assert.Equal(t, http.StatusNoContent, routetest.Do(router, "GET", "/").Code)
 	assert.Equal(t, http.StatusTooManyRequests, routetest.Do(router, "GET", "/").Code, "those without a user share one quota")
+}
+
+func TestMount(t *testing.T) {
+	adaptertest.Mount(t, func() (http.Handler, func(any) error) {
+		router := gin.New()
+		return router, func(api any) error { return ginlimit.New(limit.New(nil, nil)).Mount(router, api) }
+	}, gin.HandlerFunc(ok), "/path/:id/*rest", "rest")
+}
+
+// TestMountPathOfGroup checks that rules find the path values of a group.
+func TestMountPathOfGroup(t *testing.T) {
+	api := struct {
+		Item gin.HandlerFunc `route:"GET /items/:item" limit:"1/1m per path user and path item"`
+	}{ok}
+	router := gin.New()
+	rl := ginlimit.New(limit.New(nil, nil))
+	require.NoError(t, rl.Mount(router.Group("/users/:user"), api))
+	assert.Len(t, router.Routes(), 1)
+	assert.ErrorContains(t, rl.Mount(router.Group("/teams/:team"), api),
+		`key "path user": the path "/teams/:team/items/:item" has no such value: write "path team" or "path item"`)
+	assert.Len(t, router.Routes(), 1)
+}
+
+// TestStreamBehindMiddleware streams from an engine behind rules of net/http that settle:
+// Gin asks the writer for methods by type assertions that panic.
+func TestStreamBehindMiddleware(t *testing.T) {
+	engine := gin.New()
+	engine.GET("/stream", func(c *gin.Context) {
+		left := 3
+		c.Stream(func(w io.Writer) bool {
+			_, err := io.WriteString(w, "part\n")
+			left--
+			return err == nil && left > 0
+		})
+	})
+	policy := must.Get(limit.New(nil, nil).Policy(failed("all")))(t)
+	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		server := httptest.NewUnstartedServer(policy.Handler(engine))
+		server.EnableHTTP2 = proto == "HTTP/2.0"
+		server.StartTLS()
+		defer server.Close()
+		for range 7 {
+			response := must.Get(server.Client().Get(server.URL + "/stream"))(t)
+			body := must.Get(io.ReadAll(response.Body))(t)
+			response.Body.Close()
+			assert.Equal(t, proto, response.Proto)
+			assert.Equal(t, http.StatusOK, response.StatusCode)
+			assert.Equal(t, "part\npart\npart\n", string(body))
+		}
+	}
 }

@@ -2,7 +2,6 @@ package proof
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +19,7 @@ import (
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -143,8 +143,7 @@ func TestObedient(t *testing.T) {
 					done.Go(func() {
 						time.Sleep(time.Duration(i) * time.Microsecond) // as over a network
 						for {
-							w := httptest.NewRecorder()
-							h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+							w := routetest.Do(h, "GET", "/")
 							if w.Code == http.StatusOK {
 								return
 							}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"slices"
@@ -24,6 +23,7 @@ import (
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
+	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/stores/redisstore"
 )
 
@@ -80,8 +80,7 @@ func (w *workplace) start() {
 // out, and the local share refuse.
 func serveOnce(handler http.Handler) {
 	for {
-		answer := httptest.NewRecorder()
-		handler.ServeHTTP(answer, httptest.NewRequest("GET", "/", nil))
+		answer := routetest.Do(handler, "GET", "/")
 		if answer.Code != http.StatusTooManyRequests {
 			return
 		}

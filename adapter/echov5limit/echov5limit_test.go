@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/adapter/adaptertest"
@@ -80,4 +82,26 @@ func TestDeclaration(t *testing.T) {
 	real := httptest.NewServer(server)
 	defer real.Close()
 	routetest.FiveInTwoSeconds(t, real.URL+"/update")
+}
+
+func TestMount(t *testing.T) {
+	adaptertest.Mount(t, func() (http.Handler, func(any) error) {
+		router := echo.New()
+		return router, func(api any) error { return echov5limit.New(limit.New(nil, nil)).Mount(router, api) }
+	}, echo.HandlerFunc(ok), "/path/:id/*", "*")
+}
+
+// TestMountPathOfGroup checks that rules may name the path values of a group, though
+// Echo does not export its prefix.
+func TestMountPathOfGroup(t *testing.T) {
+	api := struct {
+		Item echo.HandlerFunc `route:"GET /items/:item" limit:"1/1m per path user and path item"`
+	}{ok}
+	router := echo.New()
+	rl := echov5limit.New(limit.New(nil, nil))
+	require.NoError(t, rl.Mount(router.Group("/users/:user"), api))
+	assert.Len(t, router.Router().Routes(), 1)
+	assert.ErrorContains(t, rl.Mount(router, api),
+		`key "path user": the path "/items/:item" has no such value: write "path item"`)
+	assert.Len(t, router.Router().Routes(), 1)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/must"
+	"github.com/routelimit/limit/internal/routetest"
 )
 
 // TestHosts sends one host in all spellings that mean the same. None of them goes around
@@ -65,8 +66,7 @@ policies:
 	})
 	h := p.Handler(byPath)
 	send := func(method, path string) *httptest.ResponseRecorder {
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+		w := routetest.Do(h, method, path)
 		return w
 	}
 	require.Equal(t, http.StatusOK, send("POST", "/api/login").Code)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/must"
+	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/ops/policyfile"
 )
@@ -107,8 +108,7 @@ func TestWithCode(t *testing.T) {
 	must.Get(limiter.Policy(limit.Named("app", limit.Rule{Name: "all", Key: limit.Everyone, Limit: 3, Window: 1e9})))(t)
 	p := must.Get(policyfile.Open(path, nil))(t)
 	require.NoError(t, p.Follow(t.Context(), limiter))
-	w := httptest.NewRecorder()
-	p.Handler(ok).ServeHTTP(w, httptest.NewRequest("GET", "/b", nil))
+	w := routetest.Do(p.Handler(ok), "GET", "/b")
 	assert.Contains(t, w.Header().Get("RateLimit"), `"all";r=2`)
 	assert.Equal(t, []string{"app", "b"}, operate.Declared(limiter))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
@@ -91,4 +92,78 @@ func TestForgottenHolds(t *testing.T) {
 			require.Equal(t, core.HoldIDOf("0"), h.ends[0].id)
 		}
 	}
+}
+
+// TestReturnsBeyondTheCap returns units of keys in overflow. The overflow quota gets nothing
+// back, since other keys have units there. A key that leaves it gets no more than
+// both quotas have room for.
+func TestReturnsBeyondTheCap(t *testing.T) {
+	s, set := tiny(2)
+	keys := sameShard(s, "ip", core.Quota{Limit: 2, Window: 10 * sec}, 5)
+	giveBack := func(c core.Charge, at int64) int64 {
+		given := must.Get(storetest.Return(t.Context(), s, "policy", []core.Return{{Charge: c, At: at}}))(t)
+		return given[0]
+	}
+	set(100 * sec)
+	take(t, s, keys[0])
+	take(t, s, keys[1])
+	take(t, s, keys[2])
+	take(t, s, keys[3])
+	assert.EqualValues(t, 1, giveBack(keys[0], 100*sec), "a key of its own")
+	assert.Zero(t, giveBack(keys[2], 100*sec))
+	is(t, take(t, s, keys[4]), core.ModeOverflow, false, out(0, 10*sec, 0, 10*sec))
+
+	require.NoError(t, storetest.Reset(t.Context(), s, "policy", "ip", keys[0].Key))
+	require.NoError(t, storetest.Reset(t.Context(), s, "policy", "ip", keys[2].Key), "which leaves the overflow quota as it is")
+	set(105 * sec)
+	is(t, take(t, s, keys[2]), core.ModeOverflow, false, out(0, 5*sec, 0, 5*sec)) // there is room, but the overflow quota counts
+	set(110*sec - 1)
+	is(t, take(t, s, keys[4]), core.ModeOverflow, false, out(0, 1, 0, 1))
+	set(110 * sec)
+	is(t, take(t, s, keys[2]), core.ModeExact, true, out(1, 0, 10*sec, 10*sec))
+}
+
+// TestLeasesBeyondTheCap holds leases in an overflow quota, and in that and an entry.
+func TestLeasesBeyondTheCap(t *testing.T) {
+	s, set := tiny(1)
+	q := core.Quota{Algorithm: core.Concurrency, Limit: 2, Window: 10 * sec}
+	keys := sameShard(s, "flight", q, 4)
+	for i := range keys {
+		keys[i].ID = uint64(i + 1)
+	}
+	hold := func(c core.Charge, mode core.Mode, allowed bool) {
+		t.Helper()
+		d := take(t, s, c)
+		require.Equal(t, []any{mode, allowed}, []any{d.Mode, d.Allowed})
+	}
+	renew := func(c core.Charge) bool {
+		held := must.Get(storetest.Renew(t.Context(), s, "policy", []core.Charge{c}))(t)
+		return held[0]
+	}
+	release := func(c core.Charge) { require.NoError(t, storetest.Release(t.Context(), s, "policy", []core.Charge{c})) }
+	set(100 * sec)
+	hold(keys[0], core.ModeExact, true)
+	hold(keys[1], core.ModeOverflow, true)
+	hold(keys[2], core.ModeOverflow, true)
+	hold(keys[3], core.ModeOverflow, false)
+	foreign := keys[1]
+	foreign.ID = 99
+	release(foreign)
+	hold(keys[3], core.ModeOverflow, false)
+	release(keys[2])
+	assert.False(t, renew(keys[2]), "it has ended")
+	hold(keys[3], core.ModeOverflow, true)
+
+	set(108 * sec)
+	assert.True(t, renew(keys[1]), "in the overflow quota")
+	set(111 * sec) // keys[0] and keys[3] have ended, and so there is room
+	other := keys[1]
+	other.ID = 50
+	hold(other, core.ModeOverflow, true) // in an entry, and in the overflow quota beside keys[1]
+	hold(keys[3], core.ModeOverflow, false)
+	assert.True(t, renew(other))
+	release(other)
+	release(other)
+	release(keys[1])
+	hold(keys[1], core.ModeOverflow, true)
 }

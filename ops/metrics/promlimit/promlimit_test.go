@@ -21,6 +21,7 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/must"
+	"github.com/routelimit/limit/internal/routetest"
 	"github.com/routelimit/limit/ops/metrics/promlimit"
 	"github.com/routelimit/limit/rules"
 	"github.com/routelimit/limit/stores/memstore"
@@ -70,9 +71,7 @@ func TestObserve(t *testing.T) {
 	}
 	one, another := server(), server() // with one registry
 	get := func(h http.Handler, path, settle string) {
-		r := httptest.NewRequest("GET", path, nil)
-		r.Header.Set("Settle", settle)
-		h.ServeHTTP(httptest.NewRecorder(), r)
+		routetest.Do(h, "GET", path, "Settle", settle)
 	}
 
 	for range 4 {
