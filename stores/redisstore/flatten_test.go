@@ -181,12 +181,19 @@ func TestLoneDecisions(t *testing.T) {
 		versions[1] = slices.Clone(versions[0])
 		versions[1][0].Quota.Limit += random.Int64N(3)
 		versions[1][0].Quota.Window *= 1 + random.Int64N(2)
+		var times []int64
 		for range 40 {
 			charges := slices.Clone(versions[random.IntN(40)/39])
 			now += random.Int64N(2) * random.Int64N(1+charges[0].Quota.Window/[]int64{1, 5, 50, 1000}[random.IntN(4)])
-			if random.IntN(60) == 0 {
+			switch random.IntN(60) {
+			case 0:
 				now -= charges[0].Quota.Window / 4
+			case 1, 2, 3, 4, 5, 6: // when what was taken then leaves the window
+				if recent := times[max(0, len(times)-20):]; len(recent) > 0 {
+					now = max(now, recent[random.IntN(len(recent))]+charges[0].Quota.Window)
+				}
 			}
+			times = append(times, now)
 			for r := range charges {
 				c := &charges[r]
 				c.Key, c.Cost = fmt.Sprint("k", random.IntN(2)), random.Int64N(1+max(2, c.Quota.Limit/[]int64{1, 3, 10}[random.IntN(3)]))
