@@ -3,13 +3,9 @@ package core
 import (
 	"errors"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/routelimit/limit/internal/race"
 )
 
 // plainLeases is the definition of leases: a list that is gone through anew for
@@ -116,15 +112,8 @@ func (p *plainLeases) release(q Quota, now int64, id uint64) {
 }
 
 func TestLeasesAgainstDefinition(t *testing.T) {
-	stories := 10_000
-	if n, err := strconv.Atoi(os.Getenv("LIMIT_SCHEDULES")); err == nil {
-		stories = n
-	}
-	if testing.Short() || race.Enabled {
-		stories = min(stories, 2_000)
-	}
-	decisions := 0
-	for i := range stories {
+	n, decisions := stories(5_000), 0
+	for i := range n {
 		random := rand.New(rand.NewPCG(3, uint64(i)))
 		q := Quota{Algorithm: Concurrency, Limit: 1 + random.Int64N(9), Window: MinWindow + random.Int64N(1_000)}
 		now := int64(1_000_000)
@@ -179,7 +168,7 @@ func TestLeasesAgainstDefinition(t *testing.T) {
 			decisions++
 		}
 	}
-	t.Logf("%d stories, %d decisions", stories, decisions)
+	t.Logf("%d stories, %d decisions", n, decisions)
 }
 
 func TestValidateLeases(t *testing.T) {

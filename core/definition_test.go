@@ -2,12 +2,8 @@ package core
 
 import (
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
-
-	"github.com/routelimit/limit/internal/race"
 )
 
 // A definition is the sliding window as it is defined: a list of the times of
@@ -170,15 +166,8 @@ func checkWindows(t *testing.T, s story, q Quota, admitted []int64) {
 }
 
 func TestLogAgainstDefinition(t *testing.T) {
-	stories := 20_000
-	if n, err := strconv.Atoi(os.Getenv("LIMIT_SCHEDULES")); err == nil {
-		stories = n
-	}
-	if testing.Short() || race.Enabled {
-		stories = min(stories, 2_000)
-	}
-	decisions := 0
-	for i := range stories {
+	n, decisions := stories(10_000), 0
+	for i := range n {
 		random := rand.New(rand.NewPCG(1, uint64(i)))
 		left := 300
 		s := story{stepBack: i&1 != 0, change: i&2 != 0}
@@ -188,7 +177,7 @@ func TestLogAgainstDefinition(t *testing.T) {
 			t.Fatalf("story %d", i)
 		}
 	}
-	t.Logf("%d stories, %d decisions", stories, decisions)
+	t.Logf("%d stories, %d decisions", n, decisions)
 }
 
 func FuzzLog(f *testing.F) {

@@ -59,23 +59,9 @@ func TestOperatingGuide(t *testing.T) {
 	t.Setenv("LIMITCTL_REDIS", s.flags[1])
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.WriteFile("policy.yaml", []byte(blocks(string(page), "yaml")[0]), 0o600))
-	commands := 0
-	for _, block := range blocks(string(page), "console") {
-		for _, part := range strings.Split("\n"+block, "\n$ ")[1:] {
-			command, want, _ := strings.Cut(part, "\n")
-			words := word.FindAllString(command, -1)
-			if words[0] != "limitctl" {
-				continue
-			}
-			for i := range words {
-				words[i] = strings.Trim(words[i], `"'`)
-			}
-			code, out, problem := run(t, words[1:]...)
-			assert.Equal(t, []any{0, ""}, []any{code, problem}, command)
-			assert.Equal(t, comparable(strings.TrimRight(want, "\n")), comparable(strings.TrimRight(out, "\n")), "%s\n%s", command, out)
-			commands++
-		}
-	}
+	commands := runs(t, page, func(command, want, out string) {
+		assert.Equal(t, comparable(strings.TrimRight(want, "\n")), comparable(strings.TrimRight(out, "\n")), "%s\n%s", command, out)
+	})
 	assert.GreaterOrEqual(t, commands, 10)
 }
 
@@ -172,16 +158,9 @@ func yesterday() string {
 
 var word = regexp.MustCompile(`"[^"]*"|'[^']*'|\S+`)
 
-// TestGuide runs the commands of the guide, and compares their output. A line … in the
-// guide stands for lines that it leaves out.
-func TestGuide(t *testing.T) {
-	page := must.Get(os.ReadFile(guide))(t)
-	t.Chdir(t.TempDir())
-	require.NoError(t, os.WriteFile("access.log", []byte(yesterday()), 0o600))
-	for i, block := range blocks(string(page), "yaml") {
-		require.NoError(t, os.WriteFile([]string{"policy.yaml", "new.yaml"}[i], []byte(block), 0o600))
-	}
-	commands := 0
+// runs runs the commands of a page, has each compared with the output that the page shows, and
+// counts them.
+func runs(t *testing.T, page []byte, compare func(command, want, out string)) (commands int) {
 	for _, block := range blocks(string(page), "console") {
 		for _, part := range strings.Split("\n"+block, "\n$ ")[1:] {
 			command, want, _ := strings.Cut(part, "\n")
@@ -194,12 +173,27 @@ func TestGuide(t *testing.T) {
 			}
 			code, out, problem := run(t, words[1:]...)
 			assert.Equal(t, []any{0, ""}, []any{code, problem}, command)
-			pattern := regexp.QuoteMeta(strings.TrimRight(want, "\n"))
-			pattern = strings.ReplaceAll("\n"+pattern+"\n", "\n…\n", "\n(?s:.*\n)?")
-			assert.Regexp(t, `^`+strings.TrimPrefix(pattern, "\n"), out, command)
+			compare(command, want, out)
 			commands++
 		}
 	}
+	return commands
+}
+
+// TestGuide runs the commands of the guide, and compares their output. A line … in the
+// guide stands for lines that it leaves out.
+func TestGuide(t *testing.T) {
+	page := must.Get(os.ReadFile(guide))(t)
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile("access.log", []byte(yesterday()), 0o600))
+	for i, block := range blocks(string(page), "yaml") {
+		require.NoError(t, os.WriteFile([]string{"policy.yaml", "new.yaml"}[i], []byte(block), 0o600))
+	}
+	commands := runs(t, page, func(command, want, out string) {
+		pattern := regexp.QuoteMeta(strings.TrimRight(want, "\n"))
+		pattern = strings.ReplaceAll("\n"+pattern+"\n", "\n…\n", "\n(?s:.*\n)?")
+		assert.Regexp(t, `^`+strings.TrimPrefix(pattern, "\n"), out, command)
+	})
 	assert.GreaterOrEqual(t, commands, 5)
 }
 

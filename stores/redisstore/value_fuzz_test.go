@@ -13,6 +13,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/must"
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
 	"github.com/routelimit/limit/stores/storetest"
@@ -235,6 +236,7 @@ func FuzzValue(f *testing.F) {
 // TestLengths gives what is stored every length that it does not have, under
 // every quota of its algorithm.
 func TestLengths(t *testing.T) {
+	race.Skip(t)
 	const most = 160 // more than any of them has
 	client, all := clientForValues(t)
 	for _, s := range all {

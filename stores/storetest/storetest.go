@@ -111,7 +111,7 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 				if testing.Short() || race.Enabled {
 					n = random.few
 				}
-				if h.Spreads && random.name == "Schedules" {
+				if h.Spreads {
 					n /= 4 // a decision is several calls
 				}
 				if random.holders && core.HolderOf(h.Store) == nil {
