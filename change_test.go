@@ -314,8 +314,7 @@ func TestLift(t *testing.T) {
 	assert.NoError(t, bare.Reset(t.Context(), nil))
 	leases := must.Get(l.Policy(Named("leases", Rule{Key: Everyone, Limit: 9, Algorithm: Concurrency{}}).With(Named("bare"))))(t)
 	given := Request{Keys: map[string]string{"user": "u"}, Costs: map[string]int64{"global-1h": 7}, Hold: time.Minute}
-	d, err := leases.Take(t.Context(), given)
-	require.NoError(t, err, "of rules that a lifted set would have")
+	d := must.Get(leases.Take(t.Context(), given))(t, "of rules that a lifted set would have")
 	assert.NoError(t, d.SettleCosts(t.Context(), map[string]int64{"global-1h": 9}))
 	assert.NoError(t, leases.Reset(t.Context(), given.Keys))
 	assert.NoError(t, leases.Serve(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), given, ok))

@@ -375,8 +375,7 @@ func TestWaitWithinWriteTimeout(t *testing.T) {
 
 		began := time.Now()
 		fmt.Fprint(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-		response, err := http.ReadResponse(bufio.NewReader(client), nil)
-		require.NoError(t, err, "the answer is not cut")
+		response := must.Get(http.ReadResponse(bufio.NewReader(client), nil))(t, "the answer is not cut")
 		assert.Equal(t, 429, response.StatusCode)
 		body, err := io.ReadAll(response.Body)
 		assert.NoError(t, err)

@@ -160,8 +160,7 @@ func withJobs(t *testing.T, l *limit.Limiter) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	must.Get(bound(t, l, users).Take(ctx, limit.Request{Keys: keys, Cost: 10}))(t)
-	d, err := p.Wait(ctx, limit.Request{Keys: keys, Cost: 5})
-	require.NoError(t, err, "a wait for a rule of another set")
+	d = must.Get(p.Wait(ctx, limit.Request{Keys: keys, Cost: 5}))(t, "a wait for a rule of another set")
 	assert.True(t, d.Waited > 0)
 	assert.EqualValues(t, 5, left(t, l, "app", "all", ""))
 }

@@ -113,8 +113,7 @@ func (f *lossyFleet) take(instance, key int) (core.Decision, error) {
 func (f *lossyFleet) spend(t *testing.T, n int) {
 	for key := range lossyKeys {
 		for range n {
-			d, err := f.take(0, key)
-			require.NoError(t, err, f.name)
+			d := must.Get(f.take(0, key))(t, f.name)
 			require.True(t, d.Allowed, f.name)
 			require.Equal(t, core.ModeExact, d.Mode, f.name)
 		}

@@ -163,8 +163,7 @@ func stuck(t *testing.T, nodes redistest.Nodes, client *redis.ClusterClient, sto
 	require.NoError(t, errors.Join(
 		from.Do(t.Context(), "cluster", "setslot", slot, "stable").Err(),
 		to.Do(t.Context(), "cluster", "setslot", slot, "stable").Err()))
-	d, err := core.Take(t.Context(), store, storetest.Of(policy, two("new", "k")...))
-	require.NoError(t, err, "after it is done")
+	d := must.Get(core.Take(t.Context(), store, storetest.Of(policy, two("new", "k")...)))(t, "after it is done")
 	require.EqualValues(t, 52, 1_000_000_000-d.Outcomes()[1].Remaining)
 	t.Log("a stuck slot: 50 of 50 decisions on existing keys, 50 of 50 on one new key, 0 of 100 where keys are apart or all new")
 }

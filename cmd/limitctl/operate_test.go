@@ -42,11 +42,8 @@ func newServer(t *testing.T) *server {
 	s := &server{client: redistest.Real(t), policy: file(t, operated)}
 	s.flags = []string{"--redis", "redis://" + s.client.Options().Addr, "--file", s.policy}
 	limiter := limit.New(redisstore.New(s.client, &redisstore.Options{Timeout: 5 * time.Second}), nil)
-	var err error
-	s.login, err = limiter.Policy(limit.Named("login", limit.MustParse("5/1m per ip; 20/1h per user").Rules()...))
-	require.NoError(t, err)
-	s.api, err = limiter.Policy(limit.Named("api", limit.MustParse("1000/1h per user plan pro 5000; 10000/1m global").Rules()...))
-	require.NoError(t, err)
+	s.login = must.Get(limiter.Policy(limit.Named("login", limit.MustParse("5/1m per ip; 20/1h per user").Rules()...)))(t)
+	s.api = must.Get(limiter.Policy(limit.Named("api", limit.MustParse("1000/1h per user plan pro 5000; 10000/1m global").Rules()...)))(t)
 	return s
 }
 

@@ -35,9 +35,7 @@ func newInstance(t *testing.T, addr string, instances int) *instance {
 	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DialTimeout: time.Second}))
 	i := &instance{limiter: limit.New(redisstore.New(client, nil), &limit.Options{Instances: instances, Log: quiet})}
 	i.page = livepage.Handler(i.limiter, &livepage.Options{Authorize: func(*http.Request) (string, livepage.Role) { return "ann", livepage.Operator }})
-	var err error
-	i.api, err = i.limiter.Policy(limit.Named("api", limit.PerUser(time.Hour, 300)))
-	require.NoError(t, err)
+	i.api = must.Get(i.limiter.Policy(limit.Named("api", limit.PerUser(time.Hour, 300))))(t)
 	return i
 }
 

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/must"
 )
 
 func TestValidName(t *testing.T) {
@@ -82,8 +83,7 @@ func TestParseWindow(t *testing.T) {
 		"1ms250µs": 1250 * time.Microsecond, "1ms250μs": 1250 * time.Microsecond, "1250us": 1250 * time.Microsecond,
 		"1250000ns": 1250 * time.Microsecond, "0s2s": 2 * time.Second,
 	} {
-		h, err := (&Reader{Text: "5/" + text + " per ip"}).Head()
-		require.NoError(t, err, text)
+		h := must.Get((&Reader{Text: "5/" + text + " per ip"}).Head())(t, text)
 		assert.Equal(t, want, h.Window, text)
 	}
 }

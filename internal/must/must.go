@@ -10,10 +10,12 @@ import (
 // Get returns a function that ends the test if a call has failed, and returns its value:
 //
 //	d := must.Get(policy.Take(ctx, request))(t)
-func Get[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
+//
+// It takes a message and its arguments as [require.NoError] does.
+func Get[T any](value T, err error) func(t testing.TB, about ...any) T {
+	return func(t testing.TB, about ...any) T {
 		t.Helper()
-		require.NoError(t, err)
+		require.NoError(t, err, about...)
 		return value
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/internal/must"
 )
@@ -70,10 +69,8 @@ func TestWithDefault(t *testing.T) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			WithDefault(w, http.StatusTooManyRequests, test.answer)
 		}))
-		response, err := server.Client().Get(server.URL)
-		require.NoError(t, err, name)
-		body, err := io.ReadAll(response.Body)
-		require.NoError(t, err, name)
+		response := must.Get(server.Client().Get(server.URL))(t, name)
+		body := must.Get(io.ReadAll(response.Body))(t, name)
 		response.Body.Close()
 		server.Close()
 		assert.Equal(t, test.want, response.StatusCode, name)

@@ -31,9 +31,7 @@ func watch(t *testing.T, path string) *watched {
 	w := &watched{T: t, path: path}
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	var err error
-	w.list, err = access.Watch(ctx, path, &access.Options{Log: w.log.Log()})
-	require.NoError(t, err)
+	w.list = must.Get(access.Watch(ctx, path, &access.Options{Log: w.log.Log()}))(t)
 	return w
 }
 

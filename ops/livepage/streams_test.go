@@ -71,8 +71,7 @@ func TestStreamsOfOneViewer(t *testing.T) {
 			require.Equal(t, 200, s.events(t, "bob").StatusCode, "others are not locked out")
 			require.Equal(t, 200, s.events(t, "ann").StatusCode)
 			for lines, states := bufio.NewReader(ann.Body), 0; states < 3; {
-				line, err := lines.ReadString('\n')
-				require.NoError(t, err, "others keep their streams")
+				line := must.Get(lines.ReadString('\n'))(t, "others keep their streams")
 				if line == "event: state\n" {
 					states++
 				}

@@ -49,9 +49,7 @@ func start(t testing.TB, path, text string, declare func(*limit.Limiter)) *progr
 	if text != "" {
 		write(t, path, text)
 	}
-	var err error
-	p.policies, err = policyfile.Open(path, &policyfile.Options{Log: p.log.Log()})
-	require.NoError(t, err)
+	p.policies = must.Get(policyfile.Open(path, &policyfile.Options{Log: p.log.Log()}))(t)
 	p.limiter = limit.New(nil, &limit.Options{Caller: limit.Caller[*http.Request]{User: user}, Exempt: p.policies.Exempt, Bar: p.policies.Bar})
 	if declare != nil {
 		declare(p.limiter)

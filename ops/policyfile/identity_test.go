@@ -74,8 +74,7 @@ func TestExemptProxy(t *testing.T) {
 		"192.0.2.0/24": false, "agent Bot": false} {
 		write(t, path, "version: 1\nlists: {office: [10.0.0.0/8]}\nexempt: ["+entry+"]\npolicies:\n  login: {routes: [POST /login], rules: 3/1m per ip}\n")
 		var log logbook.Book
-		p, err := policyfile.Open(path, &policyfile.Options{Log: log.Log()})
-		require.NoError(t, err, entry)
+		p := must.Get(policyfile.Open(path, &policyfile.Options{Log: log.Log()}))(t, entry)
 		require.NoError(t, p.Follow(t.Context(), limit.New(nil, &limit.Options{Proxies: proxies, Exempt: p.Exempt, Bar: p.Bar, Log: log.Log()})))
 		h := p.Handler(ok)
 		for range 3 {

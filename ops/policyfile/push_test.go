@@ -47,9 +47,7 @@ func instances(t testing.TB, addr, text string, observe func(*http.Request, limi
 		t.Cleanup(func() { i.client.Close() })
 		write(t, i.path, text)
 		ctl = control.New(i.client, &control.Options{Log: i.log.Log()})
-		var err error
-		i.policies, err = policyfile.Open(i.path, &policyfile.Options{Control: ctl, Log: i.log.Log()})
-		require.NoError(t, err)
+		i.policies = must.Get(policyfile.Open(i.path, &policyfile.Options{Control: ctl, Log: i.log.Log()}))(t)
 		// There is no guard, which would fall back on local limits on a slow machine.
 		store := refusals.New(redisstore.New(i.client, &redisstore.Options{Timeout: patience}))
 		i.limiter = limit.New(store, &limit.Options{Caller: limit.Caller[*http.Request]{User: user}, Log: i.log.Log(),

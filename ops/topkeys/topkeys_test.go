@@ -41,10 +41,8 @@ func policy(t testing.TB, limiter *limit.Limiter, name string, rules ...limit.Ru
 
 func take(t testing.TB, p *limit.Policy, n int, user string) (d limit.Decision) {
 	t.Helper()
-	var err error
 	for range n {
-		d, err = p.Take(t.Context(), limit.Request{Keys: map[string]string{"user": user}})
-		require.NoError(t, err)
+		d = must.Get(p.Take(t.Context(), limit.Request{Keys: map[string]string{"user": user}}))(t)
 	}
 	return d
 }

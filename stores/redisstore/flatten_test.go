@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
@@ -280,8 +281,7 @@ func TestSingleReturns(t *testing.T) {
 				for len(taken) > 0 && taken[0].Quota == r.Quota && random.IntN(2) == 0 { // several to one key
 					list, taken = append(list, taken[0]), taken[1:]
 				}
-				_, err := storetest.Return(t.Context(), store, c.Policy, list)
-				require.NoError(t, err, "seed %d: %+v", seed, r)
+				must.Get(storetest.Return(t.Context(), store, c.Policy, list))(t, "seed %d: %+v", seed, r)
 			}
 			now = max(now, start)
 			if t.Failed() {

@@ -184,8 +184,7 @@ func TestSettlementsOfEachAlgorithm(t *testing.T) {
 				inHash(t, store, c)
 			}
 			of := core.Settlement{Return: ask.Decision.Return(0, c), Hold: h.ID, Used: i % 2, Forget: i/2%2 == 1}
-			done, err := store.Settle(t.Context(), []core.Settlement{of})
-			require.NoError(t, err, "%+v", q)
+			done := must.Get(store.Settle(t.Context(), []core.Settlement{of}))(t, "%+v", q)
 			require.Equal(t, ask.Decision.Allowed, done[0].Found == core.HoldLives, "%+v", q)
 		}
 	}

@@ -244,11 +244,10 @@ func TestSpreadShardDown(t *testing.T) {
 		assert.EqualValues(t, 999, left(t, store, c), "%s: only the first was admitted", c.Rule)
 	}
 	assert.Zero(t, store.Unreturned())
-	d, err := storetest.Take(t.Context(), store, "p", charges[2:])
-	require.NoError(t, err, "the others go on")
+	d = must.Get(storetest.Take(t.Context(), store, "p", charges[2:]))(t, "the others go on")
 	require.True(t, d.Allowed)
 	heldNow := must.Get(storetest.Renew(t.Context(), store, "p", charges[1:2]))(t)
 	require.Equal(t, []bool{true}, heldNow)
-	_, err = storetest.Renew(t.Context(), store, "p", []core.Charge{charges[1], held("r", charges[0].Key, 1, time.Hour, 7)})
+	_, err := storetest.Renew(t.Context(), store, "p", []core.Charge{charges[1], held("r", charges[0].Key, 1, time.Hour, 7)})
 	require.ErrorIs(t, err, core.ErrUnavailable)
 }

@@ -59,10 +59,8 @@ func spend(t *testing.T, client redis.UniversalClient) {
 		"5/1h global sliding-counter", "10/1h global token-bucket burst 5", "10/1h global leaky-bucket burst 5",
 		"10/1h global queue burst 4 wait 5s",
 	} {
-		policy, err := limiter.Policy(limit.Named(fmt.Sprint("spent-", i), limit.MustParse(text).Rules()...))
-		require.NoError(t, err, text)
-		d, err := policy.Take(t.Context(), limit.Request{})
-		require.NoError(t, err, text)
+		policy := must.Get(limiter.Policy(limit.Named(fmt.Sprint("spent-", i), limit.MustParse(text).Rules()...)))(t, text)
+		d := must.Get(policy.Take(t.Context(), limit.Request{}))(t, text)
 		require.True(t, d.Allowed, text)
 	}
 }
