@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,10 +16,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/operate"
+	"github.com/routelimit/limit/ops/feed"
 	"github.com/routelimit/limit/ops/livepage"
 	"github.com/routelimit/limit/stores/redisstore"
 )
@@ -172,5 +176,93 @@ func TestOneTruth(t *testing.T) {
 				assert.True(t, i.take(t).Allowed)
 			}
 		})
+	}
+}
+
+// TestSlowRedis checks that commands wait for a Redis whose replies take longer than those that
+// programs wait for, and say so if it does not answer.
+func TestSlowRedis(t *testing.T) {
+	client := redistest.Real(t)
+	proxy := faultproxy.Start(t, client.Options().Addr)
+	url := []string{"--redis", "redis://" + proxy.Addr()}
+	on := []string{"--rules", "9/1h per user", "--on", "login"}
+	key := []string{"--policy", "login", "--rule", "per-user-1h", "--key", "alice"}
+	command := func(words string, more ...[]string) []string {
+		args := strings.Fields(words)
+		for _, m := range more {
+			args = append(args, m...)
+		}
+		return append(args, url...)
+	}
+	policy := "version: 1\npolicies:\n  login: {routes: [POST /login], rules: 9/1h per user}\n"
+	exits(t, 0, command("ban user alice --for 1h --by ann --yes")...)
+	exits(t, 0, command("override --limit 50 --for 1h --by ann --yes", key, on)...)
+	exits(t, 0, command("push --yes --by ann "+file(t, policy))...)
+
+	proxy.Break(faultproxy.On(faultproxy.Fault{Delay: 350 * time.Millisecond}, "get", "evalsha", "eval"))
+	out, problem := exits(t, 0, command("ban --list")...)
+	assert.Contains(t, out, "user alice", problem)
+	out, problem = exits(t, 0, command("override --list")...)
+	assert.Contains(t, out, "key alice: limit 50", problem)
+	out, _ = exits(t, 0, command("explain --user alice "+file(t, policy)+" POST /login")...)
+	assert.Contains(t, out, "50")
+	_, problem = exits(t, 0, command("push --yes --by ann "+file(t, strings.Replace(policy, "login", "other", 1)))...)
+	assert.Contains(t, problem, "LIMIT-207: lifts policy login")
+
+	proxy.Break(faultproxy.On(faultproxy.Fault{Kind: faultproxy.LoseReply}, "hscan"))
+	for _, args := range [][]string{command("ban --list"), command("override --list"), command("inspect", key, on), command("explain " + file(t, policy) + " POST /login")} {
+		out, _ = exits(t, 1, args...)
+		assert.Empty(t, out, args)
+	}
+	_, problem = exits(t, 0, command("push --yes --by ann "+file(t, policy))...)
+	assert.Contains(t, problem, "not compared with the file pushed before")
+}
+
+// TestSentinels runs commands through Sentinels, first with the first of them down, then with
+// all of them down.
+func TestSentinels(t *testing.T) {
+	redisclient.Quiet() // before other goroutines use it
+	sentinel := redistest.StartSentinel(t)
+	client := redistest.Closing(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: sentinel.Name, SentinelAddrs: sentinel.Addrs}))
+	limiter := limit.New(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), nil)
+	api := must.Get(limiter.Policy(limit.Named("api", limit.PerUser(time.Hour, 2))))(t)
+	t.Cleanup(feed.Publish(limiter, client, nil))
+	take := func() {
+		must.Get(api.Take(t.Context(), limit.Request{Keys: map[string]string{"user": "alice"}}))(t)
+	}
+	take()
+	stop := func(addr string) {
+		one := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1}))
+		require.NoError(t, one.Shutdown(t.Context()).Err())
+		redistest.Await(t, 5*time.Second, "a Sentinel that has ended", func() bool { return one.Ping(t.Context()).Err() != nil })
+	}
+	at := []string{"--sentinel", sentinel.Name, "--redis", fmt.Sprintf("redis://%s?addr=%s&addr=%s", sentinel.Addrs[0], sentinel.Addrs[1], sentinel.Addrs[2])}
+	rules := append([]string{"--rules", "2/1h per user", "--on", "api"}, at...)
+	stop(sentinel.Addrs[0])
+
+	_, out, _ := run(t, append([]string{"doctor"}, at...)...)
+	assert.Regexp(t, `(?m)^ok +connect`, out)
+	assert.NotContains(t, out, "no primary answers")
+	out, _ = exits(t, 0, append([]string{"inspect", "--key", "alice"}, rules...)...)
+	assert.Regexp(t, `(?m)^api +per-user-1h +1 +2 +50%`, out)
+	exits(t, 0, append([]string{"override", "--policy", "api", "--rule", "per-user-1h", "--key", "alice", "--limit", "4", "--for", "1h", "--by", "ann", "--yes"}, rules...)...)
+	out, _ = exits(t, 0, append([]string{"reset", "--key", "alice", "--yes"}, rules...)...)
+	assert.Contains(t, out, "reset")
+	seen, problems, end := watching(t, at...)
+	redistest.Await(t, 10*time.Second, "a decision", func() bool { take(); return strings.Contains(seen.String(), "alice") })
+	assert.Zero(t, end(), problems.String())
+
+	stop(sentinel.Addrs[1])
+	stop(sentinel.Addrs[2])
+	code, out, _ := run(t, append([]string{"doctor"}, at...)...)
+	assert.Equal(t, 2, code)
+	assert.Regexp(t, `(?m)^fail +connect +no Sentinel can be reached: dial tcp `+sentinel.Addrs[0]+`: connect: connection refused, dial tcp `+sentinel.Addrs[1], out)
+	for _, args := range [][]string{append([]string{"inspect", "--key", "alice"}, rules...), append([]string{"reset", "--key", "alice", "--yes"}, rules...), append([]string{"watch"}, at...)} {
+		_, problem := exits(t, 1, args...)
+		assert.Contains(t, problem, "no Sentinel can be reached: ", args)
+		assert.NotContains(t, problem, "\n", args)
+		for _, addr := range sentinel.Addrs {
+			assert.Contains(t, problem, addr+": connect: connection refused", args)
+		}
 	}
 }

@@ -3,6 +3,8 @@ package doctor
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
+	"github.com/routelimit/limit/internal/must"
+	"github.com/routelimit/limit/internal/redisfacts"
 )
 
 // hostile is what a terminal might obey, or a reader not see.
@@ -69,4 +73,41 @@ func TestPercentile(t *testing.T) {
 	}
 	assert.Equal(t, time.Duration(25), percentile(d, 50))
 	assert.Equal(t, time.Duration(50), percentile(d, 99))
+}
+
+// TestDocs holds the table of docs/doctor.md to the checks.
+func TestDocs(t *testing.T) {
+	text := must.Get(os.ReadFile("../../../../docs/doctor.md"))(t)
+	var documented, made []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(string(text), -1) {
+		documented = append(documented, m[1])
+	}
+	for _, c := range checks {
+		made = append(made, c.id)
+	}
+	assert.Equal(t, made, documented)
+	assert.Contains(t, string(text), " +"+strings.ToLower(strings.Join(redisfacts.Needed, " +"))+"\n")
+	assert.Contains(t, string(text), " +"+strings.ToLower(strings.Join(redisfacts.NeededByControl, " +"))+"\n")
+}
+
+// FuzzPrint prints findings that a server has had a part in: nothing that a
+// terminal obeys comes out, and no line that is not the doctor's.
+func FuzzPrint(f *testing.F) {
+	f.Add(hostile, "127.0.0.1:6379", "redis-cli CONFIG SET save ''")
+	f.Add("\x00\x9b\u2028\u202e", "\x1b]8;;http://x\x07", "\r\n\v\f")
+	f.Add("\uFFFD\xff", "\uFFFD", "\xef\xbf")
+	f.Fuzz(func(t *testing.T, found, node, fix string) {
+		findings := []Finding{
+			{Check: "keys", Verdict: Fail, Nodes: []string{node, "b:1"}, Found: found, Why: "why", Fix: []string{fix}},
+			{Check: "role", Verdict: OK, Nodes: []string{"b:1"}, Found: words.Quote(found)},
+		}
+		var text bytes.Buffer
+		require.NoError(t, Print(&text, findings))
+		assertHarmless(t, text.String())
+		require.Equal(t, 6, strings.Count(text.String(), "\n"))
+		text.Reset()
+		require.NoError(t, PrintJSON(&text, findings))
+		assertHarmless(t, text.String())
+		require.Equal(t, 2, strings.Count(text.String(), "\n"))
+	})
 }
