@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/routelimit/limit/internal/race"
 )
 
 // A borrower is the definition of a fixed window with debts. It keeps what each of its windows
@@ -60,6 +62,7 @@ func (b *borrower) giveBack(at, n int64) (given int64) {
 // TestDebtsOfWindows compares fixed windows with their definition, where debts are above the
 // limit and the next window repays them.
 func TestDebtsOfWindows(t *testing.T) {
+	race.Skip(t)
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	require.NoError(t, err)
 	quotas := []Quota{

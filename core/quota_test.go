@@ -243,6 +243,7 @@ func (taker) Take(_ context.Context, asks []Ask) error {
 
 // TestValid checks that a quota is valid if nothing is wrong with it.
 func TestValid(t *testing.T) {
+	race.Skip(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	some := func(values ...int64) int64 { return values[r.IntN(len(values))] }
 	valid := 0

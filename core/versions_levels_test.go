@@ -115,6 +115,7 @@ func TestVersionsOfBuckets(t *testing.T) {
 // see [Queue]. Of the same requests, all together admit at least what the slowest rate
 // admits with the shortest queue, in time, but for one.
 func TestVersionsOfQueues(t *testing.T) {
+	race.Skip(t)
 	for i := range stories(200) {
 		d := newDeploy(t, Queue, i)
 		wide, sum, shortest := d.loosest, int64(0), d.versions[0]
@@ -162,6 +163,7 @@ func TestVersionsOfQueues(t *testing.T) {
 // TestVersionsReturn has versions give back what they took, at any later time: what is kept
 // is in any time at most a burst more than without.
 func TestVersionsReturn(t *testing.T) {
+	race.Skip(t)
 	for i := range stories(350) {
 		d := newDeploy(t, TokenBucket, i)
 		var past []*admission

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/storetest"
 )
@@ -67,6 +68,7 @@ func TestWatching(t *testing.T) {
 // that remembers nothing: what an earlier ask takes counts for the RetryAfter of a later
 // one.
 func TestAsksOnOneKey(t *testing.T) {
+	race.Skip(t)
 	remembered := 0
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 5))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/must"
+	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/storetest"
 )
@@ -145,6 +146,7 @@ func TestNotRemembered(t *testing.T) {
 
 // TestCollisions has more keys than are remembered, so that they displace each other.
 func TestCollisions(t *testing.T) {
+	race.Skip(t)
 	w := newTwins()
 	for key := range 3 * MaxKeys {
 		charges := []core.Charge{charge("a", fmt.Sprint(key), perSecond(1), 1)}

@@ -199,6 +199,7 @@ func TestRetryAfterOfOtherRules(t *testing.T) {
 // TestSteadyState holds that clients that go on regardless cost a call a second
 // each, while others use the rules that they share with them.
 func TestSteadyState(t *testing.T) {
+	race.Skip(t)
 	w := newTwins()
 	shared := core.Quota{Algorithm: core.SlidingCells, Limit: 1_000_000, Window: 10_000_000, Cells: 10}
 	decisions := 0
@@ -259,6 +260,7 @@ func TestUndecided(t *testing.T) {
 // nothing that the store would admit; its RetryAfter misses at most what the other
 // process took within a second.
 func TestInstances(t *testing.T) {
+	race.Skip(t)
 	short, remembered := 0, 0
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 2))
