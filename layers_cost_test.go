@@ -72,7 +72,7 @@ func TestCostOfLayers(t *testing.T) {
 			}
 			ratio, most := least[1]/least[0], 2.0 // one caller pays a call of its own for what it gives back
 			if callers > 1 {
-				most = 1.6
+				most = 1.5
 			}
 			t.Logf("%-12s %2d callers: %.1f us, giving back %.1f us: %.2f; %d rounds again", test.name, callers, least[0], least[1], ratio, again)
 			assert.Less(t, ratio, 1.2*most)
