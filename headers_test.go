@@ -42,7 +42,7 @@ func TestJitter(t *testing.T) {
 		}
 		require.Len(t, told, jitter+1, "%v", told)
 		for seconds := 1; seconds <= jitter; seconds++ {
-			assert.InDelta(t, refusals/jitter, told[seconds], refusals/jitter/10, "%v", told)
+			assert.InDelta(t, refusals/jitter, told[seconds], refusals/jitter/5, "%v", told) // seven standard deviations
 		}
 	})
 	for _, jitter := range []time.Duration{-1, 24*time.Hour + 1} {

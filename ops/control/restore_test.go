@@ -60,7 +60,7 @@ func TestFailover(t *testing.T) {
 			a.put("lost", "1", 0)
 			a.put("again", "2", 0)
 			want := "again=2 " + want
-			know(t, time.Second, "again=2 d=1 e=1 lost=1 x=2 y=1", a, b, c)
+			know(t, "again=2 d=1 e=1 lost=1 x=2 y=1", a, b, c)
 			time.Sleep(2 * time.Millisecond)
 
 			primary := control.New(replica.Client(), nil)
@@ -77,13 +77,13 @@ func TestFailover(t *testing.T) {
 				change()
 			}
 			become(t, server.Client(), replica.Client())
-			know(t, 3*time.Second, want, a, b, c)
-			know(t, time.Second, want, follow(t, server.Addr))
+			know(t, want, a, b, c)
+			know(t, want, follow(t, server.Addr))
 			b.put("z", "1", 0)
-			know(t, time.Second, want+" z=1", a, b, c)
+			know(t, want+" z=1", a, b, c)
 			deleted := must.Get(c.control.Delete(t.Context(), "flags", "lost", "bob"))(t)
 			require.True(t, deleted)
-			know(t, time.Second, strings.Replace(want, "lost=1 ", "", 1)+" z=1", a, b, c)
+			know(t, strings.Replace(want, "lost=1 ", "", 1)+" z=1", a, b, c)
 		})
 	}
 }
@@ -94,20 +94,20 @@ func TestLostTwice(t *testing.T) {
 	server := redistest.Launch(t)
 	a, b, c := three(t, server.Addr)
 	a.put("x", "1", 0)
-	know(t, time.Second, "x=1", a, b, c)
+	know(t, "x=1", a, b, c)
 	old := redistest.Launch(t)
 	become(t, old.Client(), server.Client())
 	late := follow(t, old.Addr) // knows x
-	know(t, time.Second, "x=1", late)
+	know(t, "x=1", late)
 	b.put("y", "1", 0)
-	know(t, time.Second, "x=1 y=1", a, b, c)
+	know(t, "x=1 y=1", a, b, c)
 	require.NoError(t, old.Client().FlushAll(t.Context()).Err())
 	redistest.Await(t, 3*time.Second, "x is written back", func() bool {
 		return old.Client().HLen(t.Context(), "limit:control:{limit}:flags:documents").Val() == 1
 	})
 	become(t, server.Client(), old.Client())
 	newcomer := follow(t, server.Addr)
-	know(t, 3*time.Second, "x=1 y=1", a, b, c, newcomer)
+	know(t, "x=1 y=1", a, b, c, newcomer)
 }
 
 // counted notes the largest call of a script.
