@@ -144,9 +144,9 @@ func status(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 }
 
-// TestCosts charges what requests cost. A negative cost neither runs the handler nor charges
-// anything, and clients do not learn why.
-func TestCosts(t *testing.T) {
+// TestCostsOfRequests charges what requests cost. A negative cost neither runs the handler nor
+// charges anything, and clients do not learn why.
+func TestCostsOfRequests(t *testing.T) {
 	book, ran := new(logbook.Book), 0
 	var seen string
 	h := limit.New(nil, &limit.Options{Log: book.Log(), Instances: 1, Observe: func(_ *http.Request, d limit.Decision, err error) {

@@ -402,6 +402,9 @@ func TestReturnsTakeAPlace(t *testing.T) {
 	assert.Empty(t, arrived[0])
 	take() // goes at once again, and the queue with it
 	<-arrived[0]
+	b.mu.Lock()
+	assert.Empty(t, b.queue)
+	b.mu.Unlock()
 	close(release[0])
 	done.Wait()
 	idle(t, b)
