@@ -15,20 +15,25 @@ import (
 //
 // A return to a bucket is recorded in a second key of up to 185 bytes, which lives until a
 // full burst has refilled.
-func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
+func (s *Store) Return(ctx context.Context, returns []core.Return) (results []core.Returned, err error) {
 	if err := cmp.Or(core.ValidateReturns(returns), ctx.Err()); err != nil {
 		return nil, err
 	}
 	if s.parts == nil && !s.slots {
-		return s.part.Return(ctx, returns)
+		// A timer of package prefetch gives back too: there a panic of a hook would end the program.
+		err = guarded(func() (err error) {
+			results, err = s.part.Return(ctx, returns)
+			return err
+		})
+		return results, err
 	}
 	charges := make([]core.Charge, len(returns))
 	for i := range returns {
 		charges[i] = returns[i].Charge
 	}
 	groups := s.split(charges)
-	results := make([]core.Returned, len(returns))
-	err := each(groups, func(_ int, g *group) error {
+	results = make([]core.Returned, len(returns))
+	err = each(groups, func(_ int, g *group) error {
 		mine := make([]core.Return, len(g.at))
 		for j, i := range g.at {
 			mine[j] = returns[i]

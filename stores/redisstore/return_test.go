@@ -233,3 +233,21 @@ func TestReturnOfNothing(t *testing.T) {
 	given := must.Get(store.Return(t.Context(), []core.Return{d.Return(0, c)}))(t)
 	require.Equal(t, d.Outcomes()[0], given[0].Outcome)
 }
+
+// TestReturnPanics has a hook of the client panic. A timer of package prefetch gives back too: there
+// a panic would end the program.
+func TestReturnPanics(t *testing.T) {
+	client := redistest.Client(t)
+	store := New(client, &patient)
+	list := admit(t, store, "p", []core.Charge{charge("r", "k", 5, time.Minute)})
+	panics := true
+	before(client, isReturn, func(redis.Cmder) {
+		if panics {
+			panic("hook")
+		}
+	})
+	_, err := store.Return(t.Context(), list)
+	require.ErrorIs(t, err, errPanicked)
+	panics = false
+	must.Get(store.Return(t.Context(), list))(t)
+}
