@@ -60,10 +60,19 @@ func (c *cell) owed(q *core.Quota, now int64) int64 {
 		}
 		return c.units
 	}
-	idle := c.flow.idle + max(0, now-c.flow.full)
-	lacks := max(0, c.flow.full-now) + max(0, min(now-c.at, q.Span())-idle)
-	n, rest := core.MulDiv(lacks, q.Limit, q.Window)
+	n, rest := core.MulDiv(c.lacks(q, now), q.Limit, q.Window)
 	return n + min(rest, 1)
+}
+
+// lacks returns how many µs a quota that refills takes to refill what c owes.
+func (c *cell) lacks(q *core.Quota, now int64) int64 {
+	idle := c.flow.idle + max(0, now-c.flow.full)
+	return max(0, c.flow.full-now) + max(0, min(now-c.at, q.Span())-idle)
+}
+
+// charged notes that the store's bucket is charged before c is paid: it was not full until then.
+func (c *cell) charged(q *core.Quota, now int64) {
+	c.at, c.flow.full, c.flow.idle = now, now+c.lacks(q, now), 0
 }
 
 // counts returns how many units more the store counts at least once it is charged for them, of a

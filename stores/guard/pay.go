@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -234,7 +235,7 @@ func (p *payment) asks(now int64) (asks []core.Ask) {
 		if p.lacks == nil {
 			owed.Cost = c.owed(&p.owes, now)
 		}
-		owed.Since = max(1, min(now-max(c.at, c.flow.last), core.MaxTime))
+		owed.Since = max(1, min(now-cmp.Or(c.flow.last, c.at), core.MaxTime))
 		if owed.Age = 0; !owed.Quota.Refills() {
 			owed.Age = max(0, min(now-c.at, core.MaxTime))
 		}
@@ -274,12 +275,15 @@ func (s *Store) overtaken(list []payment) bool {
 
 // first reports whether keys must pay before the store decides about them: those to be raised, and
 // buckets, whose debts follow from no charge in between. If too many others pay, buckets do not
-// wait: they pay more then, which is safe.
-func (b *debts) first(charges []core.Charge, busy bool) bool {
+// wait: what they owe does not refill before this charge then, which is safe.
+func (b *debts) first(charges []core.Charge, busy bool, now int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.ContainsFunc(charges, func(c core.Charge) bool {
 		d := b.keys[debtorOf(&c)]
+		if busy && d != nil && d.charge.Quota.Refills() && len(d.cells) > 0 {
+			d.cells[0].charged(&d.charge.Quota, now)
+		}
 		return d != nil && (len(d.raise) > 0 || d.raising != nil || !busy && c.Quota.Refills())
 	})
 }
@@ -307,7 +311,7 @@ func (c *call) payFirst() error {
 	}
 	busy := b.payers.Add(1) > maxPayers
 	defer b.payers.Add(-1)
-	if (busy || c.probe || c.guard.breaker.trouble.Load() || c.now-b.waited.time() < 1_000_000) && !b.first(c.charges, busy) {
+	if (busy || c.probe || c.guard.breaker.trouble.Load() || c.now-b.waited.time() < 1_000_000) && !b.first(c.charges, busy, c.now) {
 		return nil // a request makes one call to a store in trouble; the timer pays, and until then the memory must admit too
 	}
 	if busy {

@@ -480,3 +480,44 @@ func TestPayersAreFew(t *testing.T) {
 	}
 	require.Zero(t, s.debts.count.Load())
 }
+
+// TestChargedBeforePaying has a bucket that owes charged for longer than it takes to fill, since too
+// many others pay. Then it still owes all that it has not refilled.
+func TestChargedBeforePaying(t *testing.T) {
+	for _, q := range []core.Quota{
+		{Algorithm: core.TokenBucket, Limit: 10, Window: sec, Burst: 10}, {Algorithm: core.TokenBucket, Limit: 9, Window: sec, Burst: 6},
+		{Algorithm: core.LeakyBucket, Limit: 10, Window: sec, Burst: 10}, {Algorithm: core.Queue, Limit: 10, Window: sec, Burst: 10},
+	} {
+		s, f, now := guarded(1, 1000*sec)
+		var times []int64
+		take := func() (allowed bool) {
+			d := storetest.MustTake(t, s, core.Charge{Rule: "r", Key: "k", Quota: q, Cost: 1})
+			if d.Allowed {
+				times = append(times, now.Load())
+			}
+			return d.Allowed
+		}
+		f.fail(errAway)
+		for take() {
+		}
+		f.fail(nil)
+		now.Add(firstWait)
+		storetest.MustTake(t, s, core.Charge{Rule: "r", Key: "other", Quota: q, Cost: 1})
+		s.debts.payers.Add(maxPayers)
+		for range 300 {
+			now.Add(sec / 100)
+			take()
+		}
+		s.debts.payers.Add(-maxPayers)
+		for _, d := range s.debts.keys {
+			owed := (&payment{charge: d.charge, owes: q, cells: d.cells}).asks(now.Load())[0].Charges[0]
+			assert.LessOrEqual(t, owed.Cost, q.Burst+1, "it does not grow")
+			assert.EqualValues(t, now.Load()-1000*sec, owed.Since, "a reset since then cancels it")
+		}
+		for range 2 * q.Burst {
+			take()
+		}
+		assert.LessOrEqual(t, excess(q, times, 1), 0.0, q.Algorithm)
+		assert.Zero(t, s.debts.count.Load())
+	}
+}
