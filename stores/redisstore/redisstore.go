@@ -120,7 +120,7 @@ type Store struct {
 	servers    sync.Map     // *server by address
 	tokens     sync.Map     // the token that was last read, by its key
 	anyKnown   atomic.Bool  // whether a server was identified
-	anyFailure atomic.Bool  // whether a call has failed since, that a server which was identified may have got
+	anyFailure atomic.Bool  // whether a call has failed since
 	restarts   atomic.Int64 // see Losses
 	reported   atomic.Int64 // of restarts, to a caller of Take
 	refreshed  atomic.Int64 // when the layout of the Cluster was last asked for

@@ -203,10 +203,11 @@ func (a *attempt) await(ctx context.Context) {
 	}
 }
 
-// failed remembers that a call has failed, and at which server if that is known. One that was never
-// identified has lost nothing that this process knows, whatever replaces it.
+// failed remembers that a call has failed, and at which server if that is known. Before any server
+// was identified, this process knows nothing that could be lost. After that, slots with what it knows
+// may have moved to a server that it has not called yet.
 func (s *Store) failed(at *server) {
-	if s.anyKnown.Load() && (at == nil || at.known.Load()) {
+	if s.anyKnown.Load() {
 		s.anyFailure.Store(true)
 	}
 	if at != nil {
