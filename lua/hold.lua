@@ -115,18 +115,21 @@ for h = 1, H do
   end
   out[#out + 1] = units
   if soonest and soonest <= now then
-    local list = pcall('ZRANGEBYSCORE', ends, '-inf', text_of(now), 'LIMIT', '0', '8')
-    if list.err then return {now, -c, number} end
-    for _, other in ipairs(list) do
-      local state, stop = parse_hold(call('HGET', hash, other) or '')
-      if state == 'L' and #other == 24 and match(other, '^%x+$') then
-        over[#over + 1], over[#over + 2], over[#over + 3] = c, half_of(other, 1), half_of(other, 13)
-      elseif state and state ~= 'L' and stop + 0 > now then
-        call('ZADD', ends, stop, other)
-      else
-        call('HDEL', hash, other)
-        call('ZREM', ends, other)
+    for _ = 1, 32 do -- holds that were settled may stand before those that are over
+      local list, some = pcall('ZRANGEBYSCORE', ends, '-inf', text_of(now), 'LIMIT', '0', '8'), #over
+      if list.err then return {now, -c, number} end
+      for _, other in ipairs(list) do
+        local state, stop = parse_hold(call('HGET', hash, other) or '')
+        if state == 'L' and #other == 24 and match(other, '^%x+$') then
+          over[#over + 1], over[#over + 2], over[#over + 3] = c, half_of(other, 1), half_of(other, 13)
+        elseif state and state ~= 'L' and stop + 0 > now then
+          call('ZADD', ends, stop, other)
+        else
+          call('HDEL', hash, other)
+          call('ZREM', ends, other)
+        end
       end
+      if #list < 8 or #over > some then break end
     end
     soonest = tonumber(call('ZRANGE', ends, '0', '0', 'WITHSCORES')[2])
     if soonest then call('HSET', hash, 'n', text_of(soonest)) else call('DEL', hash) end

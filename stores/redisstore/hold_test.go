@@ -234,6 +234,30 @@ func TestOldHolds(t *testing.T) {
 	require.EqualValues(t, 100-10-3*3, d.Outcomes()[0].Remaining, "d was settled, and a, b and e cost 3")
 }
 
+// TestEndedBehindSettled has a hold end behind many that were settled: the next look lists it.
+func TestEndedBehindSettled(t *testing.T) {
+	client, now := redistest.Client(t), start
+	store := at(client, &now)
+	c := core.Charge{Policy: "p", Rule: "r", Key: "k", Cost: 1, Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 1000, Window: 3600_000_000}}
+	const n = 100
+	for i := range n {
+		h := core.Hold{ID: core.HoldIDOf(fmt.Sprint(i)), Life: 60_000_000}
+		require.NoError(t, store.Hold(t.Context(), &core.Ask{Charges: []core.Charge{c}}, &h))
+		if now++; i < n-1 {
+			must.Get(store.Settle(t.Context(), []core.Settlement{{Return: core.Return{Charge: c}, Hold: h.ID, Used: 1}}))(t)
+		}
+	}
+	for _, passed := range []int64{60_000_000, 2 * core.HoldMemory} { // the others are remembered, and then not
+		now += passed
+		look := c
+		look.Cost = 0
+		h := core.Hold{Life: core.MinHold}
+		require.NoError(t, store.Hold(t.Context(), &core.Ask{Charges: []core.Charge{look}}, &h))
+		require.Len(t, h.Over, 1)
+		require.Equal(t, core.HoldIDOf(fmt.Sprint(n-1)), h.Over[0].Hold)
+	}
+}
+
 // TestHoldsAreForgotten settles long holds at once: they are remembered for ten minutes, and not
 // for a day.
 func TestHoldsAreForgotten(t *testing.T) {
