@@ -16,11 +16,13 @@ import (
 )
 
 const (
-	maxInFlight = 2           // calls of a batcher at the same time, but for returns 1: see most
-	maxBatch    = 128         // requests in a call; 128 keep Redis for about 0.6 ms
-	maxYields   = 4           // before a call, while requests join it: see gather
-	leftFor     = time.Second // see batcher.left: a key that another version of a rule has charged has company
-	maxWeight   = 2_500       // µs that all but the first keep Redis at worst, by [lua.Rules.Weight]
+	maxInFlight = 2                      // calls of a batcher at the same time, but for returns 1: see most
+	maxBatch    = 128                    // requests in a call; 128 keep Redis for about 0.6 ms
+	maxYields   = 4                      // before a call, while requests join it: see gather
+	longYield   = 2 * time.Millisecond   // of a program that uses all processors
+	busyFor     = 100 * time.Millisecond // after a long yield, without any
+	leftFor     = time.Second            // see batcher.left: a key that another version of a rule has charged has company
+	maxWeight   = 2_500                  // µs that all but the first keep Redis at worst, by [lua.Rules.Weight]
 )
 
 // A batcher sends requests in batches: those of one shape to decide, or the returns of one policy.
@@ -49,6 +51,7 @@ type batcher struct {
 	inFlight atomic.Int32 // written under mu
 	company  bool         // whether requests came together lately
 	gathers  bool         // whether a request that is to go waits for others to join it
+	busy     int64        // until when nothing is gathered, in ticks
 	queue    []*request   // in order of arrival
 }
 
@@ -164,13 +167,21 @@ func (b *batcher) goesAlone(r *request) bool {
 }
 
 // gather lets other goroutines run for as long as they add requests to the queue. It gives up mu
-// meanwhile. If nothing else can run, it takes less than a microsecond.
+// meanwhile. If nothing else can run, it takes less than a microsecond. If goroutines of the program
+// use all processors, it takes their time slices, of 10 ms: then calls go without it for a while.
 func (b *batcher) gather() {
+	at := ticks()
 	for range maxYields {
-		n := len(b.queue)
+		if at < b.busy {
+			return
+		}
+		n, began := len(b.queue), at
 		b.mu.Unlock()
 		runtime.Gosched()
 		b.mu.Lock()
+		if at = ticks(); at-began > int64(longYield) {
+			b.busy = at + int64(busyFor)
+		}
 		if len(b.queue) <= n {
 			return
 		}
