@@ -19,7 +19,7 @@ const (
 	maxInFlight = 2                      // calls of a batcher at the same time, but for returns 1: see most
 	maxBatch    = 128                    // requests in a call; 128 keep Redis for about 0.6 ms
 	maxYields   = 4                      // before a call, while requests join it: see gather
-	longYield   = 2 * time.Millisecond   // of a program that uses all processors
+	longYield   = 5 * time.Millisecond   // of a program that uses all processors
 	busyFor     = 100 * time.Millisecond // after a long yield, without any
 	leftFor     = time.Second            // see batcher.left: a key that another version of a rule has charged has company
 	maxWeight   = 2_500                  // µs that all but the first keep Redis at worst, by [lua.Rules.Weight]
@@ -277,6 +277,7 @@ func (b *batcher) weight(r, first *request) (us int64) {
 func (b *batcher) drain(batch []*request) {
 	for batch != nil {
 		b.send(batch)
+		runtime.Gosched() // callers that come again at once join the next batch
 		b.mu.Lock()
 		b.gather()
 		b.mu.Unlock()
