@@ -273,19 +273,38 @@ func (s *Store) overtaken(list []payment) bool {
 	return slices.ContainsFunc(list, func(p payment) bool { return len(p.of.raise) > 0 && !p.raise })
 }
 
-// first reports whether keys must pay before the store decides about them: those to be raised, and
-// buckets, whose debts follow from no charge in between. If too many others pay, buckets do not
-// wait: what they owe does not refill before this charge then, which is safe.
-func (b *debts) first(charges []core.Charge, busy bool, now int64) bool {
+// first reports whether keys must pay before the store decides about them: those to be raised,
+// and buckets, since what a bucket owes depends on what it was charged meanwhile.
+func (b *debts) first(charges []core.Charge) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.ContainsFunc(charges, func(c core.Charge) bool {
 		d := b.keys[debtorOf(&c)]
-		if busy && d != nil && d.charge.Quota.Refills() && len(d.cells) > 0 {
-			d.cells[0].charged(&d.charge.Quota, now)
-		}
-		return d != nil && (len(d.raise) > 0 || d.raising != nil || !busy && c.Quota.Refills())
+		return d != nil && (d.toRaise() || c.Quota.Refills())
 	})
+}
+
+// toRaise reports whether a key is to be raised, or is being raised.
+func (d *debt) toRaise() bool { return len(d.raise) > 0 || d.raising != nil }
+
+// putOff lets the store decide about keys before they pay, but not about those to be raised. What
+// buckets owe does not refill before this charge then, which is safe.
+func (b *debts) putOff(charges []core.Charge, now int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range charges {
+		d := b.keys[debtorOf(&charges[i])]
+		if d == nil {
+			continue
+		}
+		if q := &d.charge.Quota; q.Refills() && len(d.cells) > 0 {
+			d.cells[0].charged(q, now)
+		}
+		if d.toRaise() {
+			return errOwing
+		}
+	}
+	return nil
 }
 
 // errRaising means that another request is about to find out what the store has lost of a key.
@@ -309,13 +328,12 @@ func (c *call) payFirst() error {
 	if b.count.Load() == 0 {
 		return nil
 	}
-	busy := b.payers.Add(1) > maxPayers
 	defer b.payers.Add(-1)
-	if (busy || c.probe || c.guard.breaker.trouble.Load() || c.now-b.waited.time() < 1_000_000) && !b.first(c.charges, busy, c.now) {
-		return nil // a request makes one call to a store in trouble; the timer pays, and until then the memory must admit too
+	if b.payers.Add(1) > maxPayers {
+		return b.putOff(c.charges, c.now)
 	}
-	if busy {
-		return errOwing
+	if (c.probe || c.guard.breaker.trouble.Load() || c.now-b.waited.time() < 1_000_000) && !b.first(c.charges) {
+		return nil // a request makes one call to a store in trouble; the timer pays, and until then the memory must admit too
 	}
 	b.payments.RLock()
 	defer b.payments.RUnlock()
