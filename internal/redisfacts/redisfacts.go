@@ -103,6 +103,10 @@ func (r Rights) Refused() (refused []string) {
 	return refused
 }
 
+// Unknown reports whether the server does not know a command. HasErrorPrefix takes "ERR " away before
+// it compares.
+func Unknown(err error) bool { return redis.HasErrorPrefix(err, "unknown command") }
+
 // refusal returns an error as a text if it is about the rights of the user, or else "".
 func refusal(err error) string {
 	if err != nil && NoRight(err.Error()) {
@@ -138,7 +142,7 @@ func Ask(ctx context.Context, client redis.UniversalClient, key string) (r Right
 	case err == nil || NoRight(err.Error()):
 		sha := client.EvalSha(ctx, strings.Repeat("0", 40), keys).Err()
 		r.Of = map[string]string{"EVAL": refusal(err), "EVALSHA": refusal(sha)}
-		if redis.HasErrorPrefix(sha, "unknown command") {
+		if Unknown(sha) {
 			r.WriteErr = sha.Error()
 		}
 	case errors.As(err, &reply) && !redis.HasErrorPrefix(err, "MOVED"):

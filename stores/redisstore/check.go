@@ -86,7 +86,7 @@ func (s *Store) checkServer(ctx context.Context, client redis.UniversalClient, o
 		add(notice.Unreachable, unreachable(rights.Err))
 		return
 	}
-	if err != nil && redisfacts.NoRight(err.Error()) || redis.HasErrorPrefix(err, "unknown command") && rights.WriteErr == "" {
+	if err != nil && redisfacts.NoRight(err.Error()) || redisfacts.Unknown(err) && rights.WriteErr == "" {
 		add(notice.NoInfo, fmt.Errorf("user %q may not run INFO, so it is unknown whether Redis evicts keys, and a failover "+
 			"that loses writes goes unnoticed: redis-cli ACL SETUSER %s +info", user, user))
 	}

@@ -43,8 +43,8 @@ var unavailableMessages = []string{
 	"ERR This instance has cluster support disabled",
 }
 
-// unknownCommand begins the reply to EVALSHA of a Sentinel, of a proxy, and of a server whose
-// configuration renames commands. Such a server decides nothing, but may well lack INFO alone.
+// unknownCommand is how a Sentinel, a proxy, or a server that renames commands begins its reply to
+// EVALSHA. It decides nothing then. A server that lacks only INFO replies the same to that.
 const unknownCommand = "ERR unknown command"
 
 // isUnavailable reports whether an error reply is about the state of the server.

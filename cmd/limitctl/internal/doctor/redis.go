@@ -123,7 +123,7 @@ func examine(ctx context.Context, prefix string, n *Node) {
 	defer cancel()
 	client := n.client
 	// A server that refuses a command to a user that it knows answers.
-	if err := client.Ping(ctx).Err(); err != nil && !redis.HasErrorPrefix(err, "NOPERM") && !redis.HasErrorPrefix(err, "unknown command") {
+	if err := client.Ping(ctx).Err(); err != nil && !redis.HasErrorPrefix(err, "NOPERM") && !redisfacts.Unknown(err) {
 		n.Err = redisclient.Explain(err, "", false).Error()
 		return
 	}
