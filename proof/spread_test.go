@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
@@ -43,7 +42,7 @@ func mostIn(times []int64, window int64) int {
 // store that spreads. No rule admits more than its limit in any window of its server's
 // clock, and most of what the rules allow is admitted.
 func TestAnyWindowSpread(t *testing.T) {
-	client := redistest.Closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t, 5*time.Second).Addrs(), ContextTimeoutEnabled: true}))
+	client := redistest.StartCluster(t, 5*time.Second).Client(t)
 	store := redisstore.New(client, &redisstore.Options{Timeout: time.Minute, Spread: 12})
 
 	var mu sync.Mutex
@@ -96,7 +95,7 @@ func TestAnyWindowSpread(t *testing.T) {
 // callers, which another rule refuses, hold a unit until it is given back. A store that
 // decides atomically refuses no request of the first caller.
 func TestSpuriousRefusals(t *testing.T) {
-	client := redistest.Closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t, 5*time.Second).Addrs(), ContextTimeoutEnabled: true}))
+	client := redistest.StartCluster(t, 5*time.Second).Client(t)
 	for _, spread := range []int{0, 12} {
 		store := redisstore.New(client, &redisstore.Options{Timeout: time.Minute, Spread: spread})
 		for _, room := range []int64{1, 64} {

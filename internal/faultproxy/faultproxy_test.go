@@ -20,12 +20,12 @@ func TestReplies(t *testing.T) {
 	}
 	r := bufio.NewReader(strings.NewReader(strings.Join(whole, "")))
 	for _, want := range whole {
-		got, _, err := read(r)
+		got, _, err := Read(r)
 		require.NoError(t, err)
 		assert.Equal(t, want, string(got))
 	}
 	for _, bad := range []string{"", "\r\n", "?\r\n", "$x\r\n", "$5\r\nab", "*1\r\n"} {
-		_, _, err := read(bufio.NewReader(strings.NewReader(bad)))
+		_, _, err := Read(bufio.NewReader(strings.NewReader(bad)))
 		assert.Error(t, err, "%q", bad)
 	}
 }

@@ -45,7 +45,7 @@ func (p *Proxy) serve(client net.Conn) {
 // connection.
 func (p *Proxy) requests(client *bufio.Reader, server net.Conn, pending chan<- Fault) {
 	for {
-		raw, words, err := read(client)
+		raw, words, err := Read(client)
 		if err != nil || len(words) == 0 {
 			return
 		}
@@ -70,7 +70,7 @@ func (p *Proxy) requests(client *bufio.Reader, server net.Conn, pending chan<- F
 // replies passes the replies of the server on.
 func (p *Proxy) replies(client net.Conn, server *bufio.Reader, pending <-chan Fault, gone <-chan struct{}) {
 	for {
-		reply, _, err := read(server)
+		reply, _, err := Read(server)
 		if err != nil {
 			return
 		}
@@ -139,9 +139,9 @@ func (p *Proxy) swap(reply []byte, gone <-chan struct{}) []byte {
 	return nil
 }
 
-// read reads one value of RESP2 or RESP3, a command or a reply: its bytes, and the bulk
+// Read reads one value of RESP2 or RESP3, a command or a reply: its bytes, and the bulk
 // strings in it, which are the words of a command. Push messages begin with '>'.
-func read(r *bufio.Reader) (raw []byte, words []string, err error) {
+func Read(r *bufio.Reader) (raw []byte, words []string, err error) {
 	raw, err = r.ReadBytes('\n')
 	if err != nil {
 		return nil, nil, err
@@ -173,7 +173,7 @@ func read(r *bufio.Reader) (raw []byte, words []string, err error) {
 		return nil, nil, fmt.Errorf("not RESP: %q", raw)
 	}
 	for range n {
-		part, more, err := read(r)
+		part, more, err := Read(r)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -3,12 +3,10 @@ package redisstore
 import (
 	"bufio"
 	"context"
-	"io"
 	"net"
 	"os"
 	"os/exec"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,39 +19,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/stores/guard"
 	"github.com/routelimit/limit/stores/storetest"
 )
-
-// message reads a command, or a reply.
-func message(r *bufio.Reader) (raw []byte, err error) {
-	if raw, err = r.ReadBytes('\n'); err != nil {
-		return nil, err
-	}
-	n, _ := strconv.Atoi(strings.TrimSpace(string(raw[1:])))
-	parts := 0
-	switch raw[0] {
-	case '$', '=':
-		if n >= 0 {
-			text := make([]byte, n+2)
-			_, err = io.ReadFull(r, text)
-			raw = append(raw, text...)
-		}
-	case '*', '>', '~':
-		parts = n
-	case '%':
-		parts = 2 * n
-	}
-	for range parts {
-		part, err := message(r)
-		if err != nil {
-			return nil, err
-		}
-		raw = append(raw, part...)
-	}
-	return raw, err
-}
 
 // A longWay dials a Redis that is far away in the time of a bubble: on the way nothing else
 // takes time, however loaded the machine is.
@@ -89,7 +59,7 @@ func (w *longWay) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	go func() {
 		defer close(commands)
 		for r := bufio.NewReader(far); ; {
-			raw, err := message(r)
+			raw, _, err := faultproxy.Read(r)
 			if err != nil {
 				return
 			}
@@ -105,7 +75,7 @@ func (w *longWay) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 				continue
 			}
 			_, _ = server.Write(c.raw) // read fails too
-			if raw, err := message(r); err == nil {
+			if raw, _, err := faultproxy.Read(r); err == nil {
 				replies <- late{time.Now().Add(w.oneWay), raw}
 			}
 		}

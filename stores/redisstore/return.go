@@ -15,13 +15,14 @@ import (
 //
 // A return to a bucket is recorded in a second key of up to 185 bytes, which lives until a
 // full burst has refilled.
-func (s *Store) Return(ctx context.Context, returns []core.Return) (results []core.Returned, err error) {
+func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Returned, error) {
 	if err := cmp.Or(core.ValidateReturns(returns), ctx.Err()); err != nil {
 		return nil, err
 	}
 	if s.parts == nil && !s.slots {
 		// A timer of package prefetch gives back too: there a panic of a hook would end the program.
-		err = guarded(func() (err error) {
+		var results []core.Returned
+		err := guarded(func() (err error) {
 			results, err = s.part.Return(ctx, returns)
 			return err
 		})
@@ -32,8 +33,8 @@ func (s *Store) Return(ctx context.Context, returns []core.Return) (results []co
 		charges[i] = returns[i].Charge
 	}
 	groups := s.split(charges)
-	results = make([]core.Returned, len(returns))
-	err = each(groups, func(_ int, g *group) error {
+	results := make([]core.Returned, len(returns))
+	err := each(groups, func(_ int, g *group) error {
 		mine := make([]core.Return, len(g.at))
 		for j, i := range g.at {
 			mine[j] = returns[i]

@@ -212,7 +212,7 @@ func TestSpreadGone(t *testing.T) {
 // errors of the infrastructure, and the others go on.
 func TestSpreadShardDown(t *testing.T) {
 	nodes := redistest.StartCluster(t, time.Second)
-	client := redistest.Closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes.Addrs(), ContextTimeoutEnabled: true}))
+	client := nodes.Client(t)
 	for _, node := range nodes {
 		require.NoError(t, node.Client().ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err())
 	}

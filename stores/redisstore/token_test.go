@@ -201,7 +201,7 @@ func TestTokenRights(t *testing.T) {
 func TestTokensOfCluster(t *testing.T) {
 	nodes := redistest.StartCluster(t, 2*time.Second)
 	client := func() redis.UniversalClient {
-		return redistest.Closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes.Addrs(), ContextTimeoutEnabled: true}))
+		return nodes.Client(t)
 	}
 	all := processes(t, 2, client)
 	key := "limit:1:{p}:r:k"
