@@ -60,7 +60,7 @@ faults:
 proof:
 	cd proof && LIMIT_PROOF_SECONDS=$(PROOF_SECONDS) LIMIT_PROOF_KILLS=$(KILLS) go test -count=1 -v -timeout=1h -run 'AnyWindow|KilledHolders|ManyLeases|Shaping|Demo|Bandwidth|Streams' .
 	cd proof && LIMIT_PROOF_KEYS=$(KEYS) go test -count=1 -v -timeout=1h -run 'TestFlood$$' .
-	LIMIT_SCHEDULES=$(SCHEDULES) go test -count=1 -v -timeout=2h -run 'Definition|TestStore/Schedules|TestBatches' ./core ./stores/memstore ./stores/redisstore
+	LIMIT_SCHEDULES=$(SCHEDULES) go test -count=1 -v -timeout=2h -run 'Definition|TestStore/Schedules|TestBatches|BoundDecidesAlike' ./core ./stores/memstore ./stores/redisstore
 	LIMIT_LONGEST=1 go test -count=1 -v -timeout=1h -run Longest ./stores/redisstore
 	LIMIT_REQUESTS=$(REQUESTS) go test -count=1 -v -timeout=1h -run 'InTime|LostReplies|EveryByte|Swapped|Flushed|UnavailableStates' ./stores/redisstore
 	LIMIT_BOOKS=$(BOOKS) go test -count=1 -v -timeout=2h -run Books ./stores/redisstore
