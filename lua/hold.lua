@@ -26,8 +26,7 @@ end
 local call, pcall, byte, find, format, rep, sub = redis.call, redis.pcall, string.byte, string.find, string.format, string.rep, string.sub
 local last = #ARGV
 local now, deadline, grace, list = ARGV[1], ARGV[2] + 0, ARGV[3] + 0, ARGV[5]
-local number, life, id, memory = ARGV[last] + 0, ARGV[last - 1] + 0, sub(ARGV[last - 2], 1, 24), ARGV[last - 3] + 0
-local flags = sub(ARGV[last - 2], 25)
+local life, id, memory, flags = ARGV[last - 1] + 0, sub(ARGV[last - 2], 1, 24), ARGV[last - 3] + 0, sub(ARGV[last - 2], 25)
 local H, few, usual = #flags, {nil, nil, nil, nil}, true
 local first = #KEYS - 2*H
 if now ~= '' then
@@ -35,11 +34,12 @@ if now ~= '' then
 else
   local t = call('TIME')
   now = t[1]*1000000 + t[2]
-  if now > deadline and deadline > 0 then return {now, number} end
+  if now > deadline and deadline > 0 then return {now, ARGV[last] + 0} end
 end
 ARGV[1] = now
 
-for h = 1, H do -- each key has few holds, of which none has ended
+local some = H > 0 and call('EXISTS', unpack(KEYS, first + 1, first + H)) > 0
+for h = 1, some and H or 0 do -- each key has few holds, of which none has ended
   local value = pcall('GET', KEYS[first + h])
   if value then
     usual = type(value) == 'string' and byte(value) == 72 and #value < 3000 and (#value - 17) % 94 == 0 and not find(value, id, 18, true)
@@ -69,28 +69,26 @@ if usual then
   if #reply == 3 and reply[2] == 0 then reply = decide_left(KEYS, ARGV) end -- see takeone.lua
   if #reply < 3 or reply[2] < 1 then return reply end
   local small = format('%d', 4294967296) ~= '4294967296' -- a server of 32 bits
-  local times, none = format(small and '%16.0f%16.0f' or '%16d%16d', stop, now), rep('0', 31)
+  local times = format(small and '%16.0f%16.0f' or '%16d%16d', stop, now)
   local usually = life + 1000*memory
-  local ends, lasts, ttl = sub(times, 1, 16), nil, nil
+  local ends, begin, lasts, ttl = sub(times, 1, 16), 'H' .. sub(times, 1, 16), nil, nil
   for h = 1, H do
     local flag = byte(flags, h)
     local c = flag % 64
     local units, reset = sub(list, 8*c - 5, 8*c), reply[3*c + 2]
     if units ~= '\0\0\0\0\0\0' then
-      local key, value, rest = KEYS[first + h], few[h], none
+      local key, value, before, rest = KEYS[first + h], few[h], begin, '0000000000000000000000000000000'
       if flag > 127 then rest = format(small and '%15.0f%16.0f' or '%15d%16d', reply[3*c], reset) end
       -- for as long as the units may count, since nobody may come before
       if reset < usually then reset = usually end
-      if reset ~= lasts then lasts, ttl = reset, format('%.0f', reset/1000 + grace) end
-      local hold, age = id .. (flag % 128 > 63 and 'K' or 'L') .. times .. units .. rest, ttl
+      if reset ~= lasts then lasts, ttl = reset, format(small and '%.0f' or '%d', (reset - reset % 1000)/1000 + grace + 1) end
+      local age = ttl
       if value then
-        local left, soonest = call('PTTL', key), sub(value, 2, 17)
+        local left = call('PTTL', key)
         if left > ttl + 0 then age = left end
-        hold = (ends < soonest and 'H' .. ends or sub(value, 1, 17)) .. sub(value, 18) .. hold
-      else
-        hold = 'H' .. ends .. hold
+        before = (ends < sub(value, 2, 17) and begin or sub(value, 1, 17)) .. sub(value, 18)
       end
-      call('PSETEX', key, age, hold)
+      call('PSETEX', key, age, before .. id .. (flag % 128 > 63 and 'K' or 'L') .. times .. units .. rest)
     end
   end
   return reply
@@ -104,7 +102,7 @@ local found, out, over, soonests, all = 0, {now, 0}, {}, {}, {}
 for h = 1, H do
   local hash, ends, c = KEYS[first + h], KEYS[first + H + h], byte(flags, h) % 64
   local soonest, lives, _, state, stop, n = read_hold(hash, ends, id, now)
-  if soonest == false then return {now, -c, number} end
+  if soonest == false then return {now, -c, ARGV[last] + 0} end
   local units = 0
   if state == 'L' and stop + 0 > now then
     found, units = math.max(found, 1), n + 0
@@ -117,7 +115,7 @@ for h = 1, H do
   if soonest and soonest <= now then
     for _ = 1, 32 do -- holds that were settled may stand before those that are over
       local list, some = pcall('ZRANGEBYSCORE', ends, '-inf', text_of(now), 'LIMIT', '0', '8'), #over
-      if list.err then return {now, -c, number} end
+      if list.err then return {now, -c, ARGV[last] + 0} end
       for _, other in ipairs(list) do
         local state, stop = parse_hold(call('HGET', hash, other) or '')
         if state == 'L' and #other == 24 and match(other, '^%x+$') then
@@ -139,7 +137,7 @@ end
 out[2], out[#out + 1] = -2 - found, #over / 3
 for i = 1, #over do out[#out + 1] = over[i] end
 if found >= 2 then
-  out[#out + 1] = number
+  out[#out + 1] = ARGV[last] + 0
   return out
 end
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/routelimit/limit/core"
@@ -155,6 +154,7 @@ func NewSettlements(prefix, now string, grace int, list []core.Settlement, owes,
 		charges[i] = list[i].Charge
 		charges[i].Reserve, charges[i].Debt = 0, true
 		returns[i] = list[i].Return
+		returns[i].Cost = list[i].Used
 	}
 	back, owing := newReturns(prefix, now, grace, returns, true, tallied, false), NewDebts(prefix, now, grace, charges)
 	for i := range charges {
@@ -188,8 +188,7 @@ func NewSettlements(prefix, now string, grace int, list []core.Settlement, owes,
 		case s.Forget:
 			how = "2"
 		}
-		rule := l.Args[7+2*i].([]byte)
-		l.Args[7+2*i] = strconv.AppendInt(append(rule, how+hexOf(s.Hold)...), s.Used, 10)
+		l.Args[7+2*i] = append(l.Args[7+2*i].([]byte), how+hexOf(s.Hold)...)
 	}
 	l.Keys = append(l.Keys, behind...)
 	return l
@@ -220,6 +219,13 @@ var ErrOwes = errors.New("lua: a settlement takes more")
 
 // Decode returns what came of each settlement. With an error nothing has changed.
 func (l *Settlements) Decode(reply []int64, list []core.Settlement) ([]core.Settled, error) {
+	if len(reply) == len(list) { // of settleone.lua
+		one := reply
+		reply = nil
+		for _, given := range one {
+			reply = append(reply, min(given, 0)+1, max(given, 0), 0, 0)
+		}
+	}
 	if len(reply) != 4*len(list) {
 		return nil, fmt.Errorf("%w: %d numbers for %d settlements", ErrReply, len(reply), len(list))
 	}

@@ -9,8 +9,9 @@
 -- ARGV[4…6] how many keys the first script has; how many arguments behind its second; how many
 --           the second script has, without its number, or 0
 -- ARGV[…]   the arguments of the first script, with a rule for each settlement, behind which is a
---           digit, 1 to end the hold, if it has not been extended, 2 to forget it, or 0; its id;
---           and what it really cost; and the arguments of the second, with a debt for each
+--           digit, 1 to end the hold, if it has not been extended, 2 to forget it, or 0; and its id;
+--           the units of a return are what it really cost; and the arguments of the second, with
+--           a debt for each
 -- reply     of each settlement four: 0 there is no such hold, 1 it lived, 2 it had ended, 3 it
 --           was settled or extended, and nothing has changed, 4 the second script is needed, which
 --           has no arguments, and nothing has changed for any settlement; the units that came back; those
@@ -51,7 +52,8 @@ more[1], more[#more + 1] = back[1], 0
 local lacks, broken = false, false
 for s = 1, K do
   local list = back[2*s + 2] -- see return.lua
-  local how, id, cost = sub(list, 52, 52), sub(list, 53, 76), sub(list, 77) + 0
+  local how, id, a, b, c, d, e, f = sub(list, 52, 52), sub(list, 53), byte(list, 18, 23)
+  local cost = ((((a*256 + b)*256 + c)*256 + d)*256 + e)*256 + f
   local ends = how == '1'
   local soonest, lives, hold, state, stop, units, rest = read_hold(KEYS[first + s], KEYS[first + K + s], id, now)
   local found, less, debt = 0, 0, 0

@@ -304,7 +304,8 @@ end
 -- Gives back the units of a time. Units ahead of now stay as they are: the next decision
 -- dates them now.
 function log.give_back(value, r, now)
-  if r.upto and #value >= 30 and tails[r.k] ~= false and log.partial(value) then return give_back_ring(value, r, now) end -- @ring
+  local form = byte(value, 1) -- @ring
+  if (form == RING_SHORT or form == RING_LONG) and r.upto and #value >= 30 and tails[r.k] ~= false then return give_back_ring(value, r, now) end -- @ring
   local head, width, at, cost = r.head, r.short and 4 or 6, r.at, r.cost
   local first, last = #head + 1, #value - 6
   local size = last - first
@@ -318,12 +319,10 @@ function log.give_back(value, r, now)
     return give_back_mixed(value, r, now) -- @batch
   end
   if now - at >= r.window then return 0, '' end -- @settle
-  if at == newest and cost > 0 then -- most often -- @settle
-    local from, given, tick = last, 1, sub(value, last, last + width - 1) -- @settle
-    while given < cost and from > first and sub(value, from - width, from - 1) == tick do from, given = from - width, given + 1 end -- @settle
-    if from == first then return given, '' end -- @settle
-    if (width == 4 and u32(value, from - 4) or u48(value, from - 6)) <= at % (width == 4 and 4294967296 or 281474976710656) then -- @settle
-      return given, sub(value, 1, from - 1) .. sub(value, last + width), r.window, true, nil, nil, true -- @settle
+  if at == newest and size >= cost*width then -- most often -- @settle
+    local from, read, tick = last - (cost - 1)*width, width == 4 and u32 or u48, at % (width == 4 and 4294967296 or 281474976710656) -- @settle
+    if read(value, from) == tick and read(value, from - width) <= tick then -- @settle
+      return cost, sub(value, 1, from - 1) .. sub(value, last + width), r.window, true, nil, nil, true -- @settle
     end -- @settle
   end -- @settle
   if at > newest or now - at >= r.window or cost == 0 then return 0 end
