@@ -5,18 +5,20 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -78,7 +80,7 @@ func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 type world struct {
 	t        *testing.T
 	store    core.Store
-	limits   limits
+	rules    limit.RuleSet
 	gateway  *gateway
 	client   *http.Client
 	shutdown context.CancelFunc
@@ -90,24 +92,36 @@ type world struct {
 	body     []byte
 }
 
-var usual = limits{requests: 10, input: 100_000, output: 5_000, streams: 3, budget: 1_000_000}
+// A quota is what the key k may be charged, or has been charged.
+type quota struct{ requests, input, output, streams, budget int64 }
 
-func newWorld(t *testing.T, store core.Store, l limits, drain time.Duration) *world {
-	w := &world{t: t, store: store, limits: l, upstream: newNetwork(), stopped: make(chan error, 1)}
+var usual = quota{requests: 10, input: 100_000, output: 5_000, streams: 3, budget: 1_000_000}
+
+// rules returns the rules of the gateway with other limits.
+func (q quota) rules() limit.RuleSet {
+	list := limits.Rules()
+	for i, n := range []int64{q.requests, q.input, q.output, q.streams, q.budget} {
+		list[i].Limit = n
+	}
+	return limit.Named("model", list...)
+}
+
+func newWorld(t *testing.T, store core.Store, l quota, drain time.Duration) *world {
+	w := &world{t: t, store: store, rules: l.rules(), upstream: newNetwork(), stopped: make(chan error, 1)}
 	upstream := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w.header = r.Header
 		w.body, _ = io.ReadAll(r.Body)
 		w.answer(rw, r)
 	})}
 	go upstream.Serve(w.upstream)
-	g := newGateway(&url.URL{Scheme: "http", Host: "upstream"}, store, l, drain)
+	g := newGateway(&url.URL{Scheme: "http", Host: "upstream"}, store, w.rules, drain)
 	transport := &http.Transport{DialContext: w.upstream.dial, DisableCompression: true, DisableKeepAlives: true}
 	g.transport, w.gateway = transport, g
 	front := newNetwork()
 	ctx, shutdown := context.WithCancel(context.Background())
 	w.shutdown = shutdown
 	go func() {
-		w.stopped <- g.run(ctx, front, time.Minute)
+		w.stopped <- g.run(ctx, front)
 		close(w.stopped)
 	}()
 	w.client = &http.Client{Transport: &http.Transport{DialContext: front.dial, DisableKeepAlives: true}}
@@ -128,6 +142,7 @@ func (w *world) request(ctx context.Context, path, body string) *http.Request {
 	r, err := http.NewRequestWithContext(ctx, "POST", "http://gateway"+path, struct{ io.Reader }{strings.NewReader(body)})
 	require.NoError(w.t, err)
 	r.Header.Set("Authorization", "Bearer k")
+	r.Header.Set("X-Api-Key", "k")
 	return r
 }
 
@@ -153,20 +168,16 @@ func (w *world) send(r *http.Request) (got reply) {
 
 func (w *world) post(path, body string) reply { return w.send(w.request(w.t.Context(), path, body)) }
 
-// A charge is what the store has been charged for the key k.
-type charge struct{ requests, input, output, streams, budget int64 }
-
-func (w *world) charged() charge {
-	policy, err := limit.New(w.store, nil).Policy(w.limits.rules())
+func (w *world) charged() quota {
+	policy, err := limit.New(w.store, nil).Policy(w.rules)
 	require.NoError(w.t, err)
-	hash := sha256.Sum256([]byte("k"))
-	d, err := policy.Peek(context.Background(), limit.Request{Keys: map[string]string{"user": hex.EncodeToString(hash[:16])}})
+	d, err := policy.Peek(context.Background(), limit.Request{Keys: map[string]string{"user": fmt.Sprintf("%x", sha256.Sum256([]byte("k")))}})
 	require.NoError(w.t, err)
 	var n []int64
 	for rule := range d.Rules() {
 		n = append(n, rule.Capacity-rule.Remaining)
 	}
-	return charge{n[0], n[1], n[2], n[3], n[4]}
+	return quota{n[0], n[1], n[2], n[3], n[4]}
 }
 
 // Requests of both APIs, and the most that they can use.
@@ -178,12 +189,12 @@ const (
 )
 
 // most returns the charge of a request in flight that has settled nothing.
-func most(body string) charge {
+func most(body string) quota {
 	input := int64(len(body)) + 1_000
 	if strings.Contains(body, "gpt") {
-		return charge{1, input, 500, 0, (input*400_000 + 500*1_600_000 + 999_999) / 1_000_000}
+		return quota{1, input, 500, 0, (input*400_000 + 500*1_600_000 + 999_999) / 1_000_000}
 	}
-	return charge{1, input, 500, 0, (input*2_000_000 + 500*5_000_000 + 999_999) / 1_000_000}
+	return quota{1, input, 500, 0, (input*2_000_000 + 500*5_000_000 + 999_999) / 1_000_000}
 }
 
 // Events of both APIs.
@@ -198,8 +209,8 @@ const (
 )
 
 var (
-	chatUsed  = charge{1, 49 + 5, 7, 0, (49*400_000 + 41*100_000 + 7*1_600_000 + 999_999) / 1_000_000}
-	messUsed  = charge{1, 42 + 5, 9, 0, (30*1_000_000 + 41*100_000 + 10*1_250_000 + 2*2_000_000 + 9*5_000_000 + 999_999) / 1_000_000}
+	chatUsed  = quota{1, 49 + 5, 7, 0, (49*400_000 + 41*100_000 + 7*1_600_000 + 999_999) / 1_000_000}
+	messUsed  = quota{1, 42 + 5, 9, 0, (30*1_000_000 + 41*100_000 + 10*1_250_000 + 2*2_000_000 + 9*5_000_000 + 999_999) / 1_000_000}
 	cutOpenAI = len(`{"content":"Hello"}`)
 	cutBlock  = len(`{"type":"text_delta","text":"Hello"}`)
 )
@@ -243,22 +254,22 @@ func split(stream string, n int) (parts []string) {
 // TestUsage checks that the store is charged what a reply reports, or what the documentation
 // says where it reports nothing.
 func TestUsage(t *testing.T) {
-	of := func(body string, output int64, estimated charge) charge { // a usage with another output
+	of := func(body string, output int64, estimated quota) quota { // a usage with another output
 		price := map[bool]int64{true: 1_600_000, false: 5_000_000}[strings.Contains(body, "gpt")]
 		estimated.budget += ((output - estimated.output) * price) / 1_000_000
 		estimated.output = output
 		return estimated
 	}
-	free := charge{requests: 1}
+	free := quota{requests: 1}
 	const plainChat = `{"choices":[{"message":{"content":"\"usage\":{\"prompt_tokens\":1}"}}],
 		"usage":{"prompt_tokens":90,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":41}}}`
 	const plainMess = `{"type":"message","content":[{"type":"tool_use","input":{"usage":{"input_tokens":1}}}],"usage":{"input_tokens":30,
 		"cache_read_input_tokens":41,"cache_creation_input_tokens":12,"cache_creation":{"ephemeral_1h_input_tokens":2},"output_tokens":9}}`
-	long := `data: {"choices":[{"delta":{"content":"` + strings.Repeat("x", maxLine) + `"}}]}` + "\n\n"
+	long := `data: {"choices":[{"delta":{"content":"` + strings.Repeat("x", 4<<20) + `"}}]}` + "\n\n"
 	for name, c := range map[string]struct {
 		body   string
 		answer http.HandlerFunc
-		want   charge
+		want   quota
 	}{
 		"plain":                      {chat, answers(200, plainChat), chatUsed},
 		"stream":                     {chatStream, streams(chunk, chunk, chunkUsage, chunkDone), chatUsed},
@@ -278,8 +289,8 @@ func TestUsage(t *testing.T) {
 		"more cached than read":      {chat, answers(200, `{"usage":{"prompt_tokens":1,"prompt_tokens_details":{"cached_tokens":2}}}`), most(chat)},
 		"a huge usage":               {chat, answers(200, `{"usage":{"prompt_tokens":9000000000000000000}}`), most(chat)},
 		"a usage with fractions":     {chat, answers(200, `{"usage":{"prompt_tokens":1.5}}`), most(chat)},
-		"more than was reserved":     {chat, answers(200, `{"usage":{"prompt_tokens":30,"completion_tokens":600}}`), charge{1, 30, 600, 0, 30*2/5 + 600*8/5}},
-		"more than there is":         {chat, answers(200, `{"usage":{"prompt_tokens":30,"completion_tokens":6000}}`), charge{1, 30, 5_000, 0, 30*2/5 + 6000*8/5}},
+		"more than was reserved":     {chat, answers(200, `{"usage":{"prompt_tokens":30,"completion_tokens":600}}`), quota{1, 30, 600, 0, 30*2/5 + 600*8/5}},
+		"more than there is":         {chat, answers(200, `{"usage":{"prompt_tokens":30,"completion_tokens":6000}}`), quota{1, 30, 5_000, 0, 30*2/5 + 6000*8/5}},
 		"cut within a chunk":         {chatStream, cut(streams(chunk, chunk, chunk[:20])), of(chatStream, int64(2*cutOpenAI+3)/4, most(chatStream))},
 		"cut before a chunk":         {chatStream, cut(streams("")), of(chatStream, 0, most(chatStream))},
 		"cut, plain":                 {chat, cut(answers(200, plainChat[:40])), most(chat)},
@@ -372,11 +383,11 @@ func TestClientLeaves(t *testing.T) {
 	for name, c := range map[string]struct {
 		drain time.Duration
 		ends  bool // the upstream goes on to the end
-		want  charge
+		want  quota
 	}{
 		"read to the end":         {time.Minute, true, chatUsed},
-		"read for a bounded time": {time.Minute, false, charge{1, most(chatStream).input, 10, 0, most(chatStream).budget - 490*8/5}},
-		"cancelled":               {0, false, charge{1, most(chatStream).input, 10, 0, most(chatStream).budget - 490*8/5}},
+		"read for a bounded time": {time.Minute, false, quota{1, most(chatStream).input, 10, 0, most(chatStream).budget - 490*8/5}},
+		"cancelled":               {0, false, quota{1, most(chatStream).input, 10, 0, most(chatStream).budget - 490*8/5}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			try(t, c.drain, func(w *world) {
@@ -542,12 +553,15 @@ func TestInvalid(t *testing.T) {
 			"a long field":       {with(`"` + strings.Repeat("X", 1<<19) + `":1`), 400},
 			"negative":           {with(`"max_tokens":-1`), 400},
 			"negative, too":      {with(`"max_tokens":5,"max_completion_tokens":-1`), 400},
-			"huge":               {with(`"max_tokens":5001`), 400},
+			"above the limit":    {with(`"max_tokens":5001`), 429},
+			"huge":               {with(`"max_tokens":100000001`), 400},
 			"larger than int64":  {with(`"max_tokens":9223372036854775808`), 400},
 			"the most of int64":  {with(`"max_completion_tokens":9223372036854775807,"n":9223372036854775807`), 400},
 			"a fraction":         {with(`"max_tokens":1.5`), 400},
 			"a string":           {with(`"max_tokens":"5"`), 400},
-			"many choices":       {with(`"max_tokens":500,"n":11`), 400},
+			"many choices":       {with(`"max_tokens":500,"n":11`), 429},
+			"too many choices":   {with(`"max_tokens":500,"n":256`), 400},
+			"huge choices":       {with(`"max_tokens":1000000,"n":101`), 400},
 			"negative choices":   {with(`"max_tokens":500,"n":-11`), 400},
 			"stream of a string": {with(`"stream":"true"`), 400},
 			"options of a list":  {with(`"stream":true,"stream_options":[]`), 400},
@@ -565,21 +579,31 @@ func TestInvalid(t *testing.T) {
 				Error struct{ Type, Message string }
 			}
 			assert.NoError(t, json.Unmarshal([]byte(got.body), &parsed), name)
-			assert.Equal(t, "invalid_request_error", parsed.Error.Type, name)
+			if c.status == 429 {
+				assert.Equal(t, "rate_limit_exceeded", parsed.Error.Type, name)
+				assert.Equal(t, "false", got.header.Get("X-Should-Retry"), "%s: no wait helps", name)
+			} else {
+				assert.Equal(t, "invalid_request_error", parsed.Error.Type, name)
+			}
 			got = w.post(anthropic.path, c.body)
 			if !strings.Contains(c.body, "max_completion_tokens") && !strings.Contains(c.body, "stream_options") {
 				assert.Equal(t, c.status, got.status, name)
 			}
 		}
-		for _, header := range []http.Header{{}, {"Authorization": {""}}, {"Authorization": {"Bearer "}}, {"Authorization": {"Basic k"}}, {"X-Api-Key": {""}},
-			{"Authorization": {"Bearer k k"}}, {"Authorization": {"Bearer ké"}}} {
+		for _, header := range []http.Header{{}, {"X-Api-Key": {""}}, {"X-Api-Key": {"k k"}}, {"X-Api-Key": {"ké"}}, {"X-Api-Key": {"k", "j"}},
+			{"Authorization": {"Bearer k"}}} {
 			r := w.request(w.t.Context(), anthropic.path, mess)
 			r.Header = header
 			got := w.send(r)
 			assert.Equal(t, 401, got.status)
 			assert.JSONEq(t, `{"type":"error","error":{"type":"authentication_error","message":"send an API key"}}`, got.body)
 		}
-		assert.Equal(t, charge{}, w.charged())
+		for _, values := range [][]string{{}, {""}, {"Bearer "}, {"Basic k"}, {"Bearer k k"}, {"Bearer  k"}, {"Bearer ké"}, {"Bearer k", "Bearer j"}} {
+			r := w.request(w.t.Context(), openAI.path, chat)
+			r.Header["Authorization"] = values
+			assert.Equal(t, 401, w.send(r).status, values)
+		}
+		assert.Equal(t, quota{}, w.charged())
 	})
 }
 
@@ -622,7 +646,7 @@ func TestOneReading(t *testing.T) {
 		got := w.post(openAI.path, strings.Replace(chat, `"user","content":"Hi"`, `"user","content":[{"type":"image_url","type":"text","text":"Hi"}]`, 1))
 		require.Equal(w.t, 200, got.status)
 		assert.NotContains(w.t, string(w.body), "image_url")
-		for _, spaces := range []string{"Bearer k", "Bearer  k", "Bearer k "} {
+		for _, spaces := range []string{"Bearer k", "Bearer k "} {
 			r := w.request(w.t.Context(), openAI.path, chat)
 			r.Header.Set("Authorization", spaces)
 			w.send(r)
@@ -666,7 +690,7 @@ func TestShutdown(t *testing.T) {
 					assert.Less(t, time.Since(began), time.Second)
 					assert.Equal(t, chatUsed.budget, got.budget)
 				} else {
-					assert.InDelta(t, time.Minute, time.Since(began), float64(time.Second))
+					assert.InDelta(t, grace, time.Since(began), float64(time.Second))
 					assert.Equal(t, most(chatStream).budget-495*8/5, got.budget)
 				}
 			})
@@ -690,37 +714,59 @@ func TestLongStream(t *testing.T) {
 	})
 }
 
-// TestCutAnywhere has a meter read streams that are cut at each byte, in reads of two parts.
+// TestCutAnywhere reads streams that come in two parts, and streams that are cut, at each byte.
 func TestCutAnywhere(t *testing.T) {
-	for _, stream := range []string{chunk + chunkUsage + chunkDone, start + block + blockUsage + messageStop} {
-		var all usage
-		q := &query{api: openAI, most: usage{hour: 1_000, output: 500}}
-		if stream == start+block+blockUsage+messageStop {
-			q.api = anthropic
+	for _, c := range []struct {
+		api    *api
+		stream string
+	}{{openAI, chunk + chunkUsage + chunkDone}, {anthropic, start + block + blockUsage + messageStop}} {
+		most := usage{hour: 1_000, output: 500}
+		read := func(parts ...io.Reader) (usage, error) {
+			q := &query{api: c.api, stream: true, most: most, used: most}
+			err := q.pass(httptest.NewRecorder(), io.NopCloser(io.MultiReader(parts...)))
+			return q.used, err
 		}
-		for i := range len(stream) + 1 {
-			m := &meter{ReadCloser: io.NopCloser(io.MultiReader(strings.NewReader(stream[:i]), bytes.NewReader([]byte(stream[i:])))), stream: true, query: q}
-			require.NoError(t, m.Close())
-			if i == 0 {
-				all = m.used()
-				require.NotEqual(t, m.most, all)
-			}
-			require.Equal(t, all, m.used(), i)
-			m = &meter{ReadCloser: io.NopCloser(strings.NewReader(stream[:i])), stream: true, query: q}
-			require.NoError(t, m.Close())
-			u := m.used()
-			require.True(t, u.valid() && u.output <= 500, i)
+		all, err := read(strings.NewReader(c.stream))
+		require.Equal(t, io.EOF, err)
+		require.NotEqual(t, most, all)
+		for i := range len(c.stream) + 1 {
+			got, err := read(strings.NewReader(c.stream[:i]), strings.NewReader(c.stream[i:]))
+			require.Equal(t, io.EOF, err)
+			require.Equal(t, all, got, i)
+			got, err = read(strings.NewReader(c.stream[:i]), iotest.ErrReader(io.ErrUnexpectedEOF))
+			require.Equal(t, io.ErrUnexpectedEOF, err)
+			require.True(t, slices.Min(got[:]) >= 0 && slices.Max(got[:output]) > 0 && got[output] <= 500, "%d: %v", i, got)
 		}
+	}
+}
+
+// An endless reply has one line.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte("x"), len(p))), nil }
+
+// TestEndless reads replies that do not end, which the gateway cuts.
+func TestEndless(t *testing.T) {
+	most := usage{hour: 1_000, output: 500}
+	for _, stream := range []bool{false, true} {
+		q := &query{api: openAI, stream: stream, most: most, used: most}
+		err := q.pass(httptest.NewRecorder(), io.NopCloser(endless{}))
+		assert.ErrorAs(t, err, new(*http.MaxBytesError))
+		want := most
+		if stream {
+			want[output] = 0 // no delta has passed
+		}
+		assert.Equal(t, want, q.used)
 	}
 }
 
 // TestPrices checks that no cost overflows.
 func TestPrices(t *testing.T) {
 	for model, p := range prices {
-		for _, n := range []int64{p.input, p.cached, p.written, p.hour, p.output} {
+		for _, n := range p {
 			assert.True(t, n > 0 && n <= 1_000_000_000, model)
 		}
-		assert.True(t, p.cached <= p.input && p.input <= p.written && p.written <= p.hour, "%s: what is reserved is the most", model)
+		assert.True(t, slices.IsSorted([]int64{p[cached], p[input], p[written], p[hour]}), "%s: what is reserved is the most", model)
 	}
 	dear := query{price: usage{1e9, 1e9, 1e9, 1e9, 1e9}}
 	costs := dear.costs(usage{maxTokens, maxTokens, maxTokens, maxTokens, maxTokens})
