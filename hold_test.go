@@ -122,6 +122,49 @@ func TestHoldLives(t *testing.T) {
 	})
 }
 
+// outs is a store that does not answer some settlements, nor anything while it is down.
+type outs struct {
+	*memstore.Store
+	unsettled atomic.Int64
+	down      atomic.Bool
+}
+
+func (o *outs) Take(ctx context.Context, asks []core.Ask) error {
+	if o.down.Load() {
+		return core.ErrUnavailable
+	}
+	return o.Store.Take(ctx, asks)
+}
+
+func (o *outs) Settle(ctx context.Context, list []core.Settlement) ([]core.Settled, error) {
+	if o.unsettled.Add(-1) >= 0 {
+		return nil, core.ErrUnavailable
+	}
+	return o.Store.Settle(ctx, list)
+}
+
+// TestSettledBeforeAnOutage has an outage begin when a request was settled, at once or at the second
+// call: the process then admits what is left in truth, whatever was reserved.
+func TestSettledBeforeAnOutage(t *testing.T) {
+	for unsettled := range int64(2) {
+		for _, used := range []int64{5, 30, 90} {
+			store := &outs{Store: memstore.New(nil)}
+			p := budgetOn(t, store)
+			d := must.Get(p.Take(t.Context(), held("", 30)))(t)
+			store.unsettled.Store(unsettled)
+			require.NoError(t, d.Settle(t.Context(), used))
+			store.down.Store(true)
+			admitted := int64(0)
+			for range 101 {
+				if must.Get(p.Take(t.Context(), limit.Request{Keys: held("", 0).Keys}))(t).Allowed {
+					admitted++
+				}
+			}
+			assert.Equal(t, 100-used, admitted, "settled at %d after %d calls without an answer", used, unsettled)
+		}
+	}
+}
+
 // TestHoldEnds has a process die that holds units: they come back to the next request of
 // another one, and what the dead one settles late is charged in full.
 func TestHoldEnds(t *testing.T) {

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/storetest"
@@ -382,4 +384,90 @@ func TestBeyondShare(t *testing.T) {
 		f.now.Add(5*sec + 1_100*ms) // the 3 have left
 		take(1, false)
 	}
+}
+
+// A holding is a frail store that holds.
+type holding struct {
+	*frail
+	holder *memstore.Store
+}
+
+func (h holding) Holds([]core.Charge) bool { return true }
+
+func (h holding) Hold(ctx context.Context, ask *core.Ask, of *core.Hold) error {
+	return h.holder.Hold(ctx, ask, of)
+}
+
+func (h holding) Settle(ctx context.Context, list []core.Settlement) ([]core.Settled, error) {
+	return h.holder.Settle(ctx, list)
+}
+
+func (h holding) Extend(ctx context.Context, list []core.Extension) ([]bool, error) {
+	return h.holder.Extend(ctx, list)
+}
+
+// TestContinuityOfHolds compares a single instance, whose requests are held and settled up and down,
+// with a store that never fails.
+func TestContinuityOfHolds(t *testing.T) {
+	race.Skip(t)
+	stories, cycles := 30, 100
+	if testing.Short() {
+		stories = 3
+	}
+	modes, settled := make(map[core.Mode]int), 0
+	for story := range stories {
+		random := rand.New(rand.NewPCG(17, uint64(story)))
+		f := newFleet(1, random)
+		store := holding{f.cut[0], f.store.Store.(*memstore.Store)}
+		f.guards[0] = newStore(store, &Options{Log: nowhere}, at(&f.now), f.now.Load)
+		model := at(&f.now)
+		q, debt := core.Quota{Limit: 20 + random.Int64N(200), Window: sec}, int64(0)
+		switch story % 4 {
+		case 1:
+			q.Algorithm, q.Aligned, debt = core.FixedWindow, true, 1000
+		case 2:
+			q.Algorithm, q.Cells, debt = core.SlidingCells, 5, 1000
+		case 3:
+			q.Algorithm, q.Burst, debt = core.TokenBucket, q.Limit/2, 1000
+		}
+		type held struct{ mine, model core.Settlement }
+		var holds []held
+		for range cycles {
+			f.cycleOf(q.Window, false, func(int) {
+				works := f.cut[0].err.Load() == nil && !f.guards[0].unavailable()
+				if n := len(holds); works && n > 0 && random.IntN(3) == 0 {
+					h := holds[n-1]
+					h.mine.Used = random.Int64N(1 + h.mine.Cost + min(debt, h.mine.Cost))
+					h.model.Used, holds = h.mine.Used, holds[:n-1]
+					got := must.Get(f.guards[0].Settle(t.Context(), []core.Settlement{h.mine}))(t)
+					want := must.Get(model.Settle(t.Context(), []core.Settlement{h.model}))(t)
+					require.Equal(t, want, got, "story %d", story)
+					settled++
+				}
+				c := core.Charge{Policy: "p", Rule: "r", Quota: q, Cost: 1 + random.Int64N(8), MaxDebt: debt}
+				mine, other := core.Ask{Charges: []core.Charge{c}}, core.Ask{Charges: []core.Charge{c}}
+				h := core.Hold{ID: core.HoldIDOf(fmt.Sprint(random.Uint64())), Life: core.MaxHold, Found: core.HoldRefused}
+				if works && random.IntN(2) == 0 {
+					require.NoError(t, f.guards[0].Hold(t.Context(), &mine, &h))
+				} else {
+					mine.Decision = storetest.MustTake(t, f.guards[0], c)
+				}
+				if h.Found == core.HoldRefused {
+					other.Decision = storetest.MustTake(t, model, c)
+				} else {
+					again := h
+					require.NoError(t, model.Hold(t.Context(), &other, &again))
+				}
+				modes[mine.Decision.Mode]++
+				require.Equal(t, other.Decision.Allowed, mine.Decision.Allowed, "story %d, %v", story, mine.Decision.Mode)
+				if h.Found != core.HoldRefused && mine.Decision.Allowed {
+					holds = append(holds, held{
+						core.Settlement{Return: mine.Decision.Return(0, c), Hold: h.ID}, core.Settlement{Return: other.Decision.Return(0, c), Hold: h.ID},
+					})
+				}
+			})
+		}
+	}
+	require.Greater(t, settled, 100)
+	t.Logf("%d settlements: %v", settled, modes)
 }

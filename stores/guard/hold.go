@@ -74,8 +74,8 @@ func (c *call) unhold(asked []core.Charge, d *core.Decision) []core.Charge {
 	return asked
 }
 
-// Settle implements [core.Holder]. If the store is unavailable, it returns an error. What this
-// process counts of a held charge for outages stays what was reserved.
+// Settle implements [core.Holder]. If the store is unavailable, it returns an error, and counts as if
+// the store were settled: it is asked again, with Tag 0.
 func (s *Store) Settle(ctx context.Context, list []core.Settlement) (done []core.Settled, err error) {
 	for i, now := 0, s.now(); i < len(list); i++ { // before the store counts less than the memory
 		s.doubts.excused[s.doubts.place(&list[i].Charge)].advance(now)
@@ -84,7 +84,34 @@ func (s *Store) Settle(ctx context.Context, list []core.Settlement) (done []core
 		done, err = core.HolderOf(s.store).Settle(ctx, list)
 		return err
 	})
+	for i := range list {
+		of, cost := &list[i], list[i].Used
+		if err == nil {
+			cost -= done[i].Forgiven
+		}
+		if of.At != 0 && of.Tag != 0 && !of.Ends && (err != nil || done[i].Found == core.HoldLives || done[i].Found == core.HoldEnded) {
+			s.recount(of.Return, cost)
+		}
+	}
 	return done, err
+}
+
+// recount has the memory count what a request cost that this process has held.
+func (s *Store) recount(r core.Return, cost int64) {
+	switch more := cost - r.Cost; {
+	case more < 0:
+		r.Cost = -more
+		_, _ = s.own.Return(context.Background(), s.copied([]core.Return{r}))
+	case more > 0:
+		r.Cost, r.Debt = more, r.MaxDebt > 0
+		c := call{attempt: attempt{guard: s, now: s.now()}, charges: []core.Charge{r.Charge}}
+		m := c.copies()
+		if r.Debt { // a window carries what is above the limit, and not above a share
+			m.charges[0].Quota, m.charges[0].MaxDebt = r.Quota, r.MaxDebt
+		}
+		_, _ = c.takeCopies(m)
+		m.free()
+	}
 }
 
 // Extend implements [core.Holder]. If the store is unavailable, it returns an error.

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
+	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/storetest"
 )
@@ -17,6 +18,7 @@ type holder struct {
 	*memstore.Store
 	during func()
 	fails  bool
+	loses  bool // the reply to a settlement
 }
 
 func (h *holder) Take(ctx context.Context, asks []core.Ask) error {
@@ -24,6 +26,14 @@ func (h *holder) Take(ctx context.Context, asks []core.Ask) error {
 		return errAway
 	}
 	return h.Store.Take(ctx, asks)
+}
+
+func (h *holder) Settle(ctx context.Context, list []core.Settlement) ([]core.Settled, error) {
+	done, err := h.Store.Settle(ctx, list)
+	if h.loses {
+		return nil, errAway
+	}
+	return done, err
 }
 
 func (h *holder) Hold(ctx context.Context, ask *core.Ask, of *core.Hold) error {
@@ -100,5 +110,44 @@ func TestHoldBesideAFlood(t *testing.T) {
 		require.NoError(t, guards[0].Hold(t.Context(), &ask, &h))
 		require.True(t, ask.Decision.Allowed)
 		require.Equal(t, found, h.Found, key)
+	}
+}
+
+// TestSettledInMemory settles what was held, up and down, also where the reply is lost and the store
+// is asked again. When the store then fails, the memory admits what the settlement has left.
+func TestSettledInMemory(t *testing.T) {
+	for _, q := range []core.Quota{
+		{Algorithm: core.FixedWindow, Limit: 100, Window: day},
+		{Algorithm: core.SlidingCells, Limit: 100, Window: day, Cells: 24},
+		{Algorithm: core.TokenBucket, Limit: 100, Window: day, Burst: 100},
+		{Limit: 100, Window: day},
+	} {
+		for _, used := range []int64{0, 5, 40, 70, 100} {
+			for _, lost := range []bool{false, true} {
+				var now atomic.Int64
+				now.Store(1_750_000_000 * sec)
+				store := &holder{Store: at(&now)}
+				s := newStore(store, &Options{Log: nowhere}, at(&now), now.Load)
+				c := core.Charge{Policy: "p", Rule: "r", Key: "k", Quota: q, Cost: 40}
+				ask, h := core.Ask{Charges: []core.Charge{c}}, core.Hold{ID: core.HoldIDOf("x"), Life: core.MinHold}
+				require.NoError(t, s.Hold(t.Context(), &ask, &h))
+				of := []core.Settlement{{Return: ask.Decision.Return(0, c), Hold: h.ID, Used: used}}
+				if store.loses = lost; lost {
+					_, err := s.Settle(t.Context(), of)
+					require.ErrorIs(t, err, core.ErrUnavailable)
+					of[0].Tag, store.loses = 0, false
+				}
+				must.Get(s.Settle(t.Context(), of))(t)
+				store.fails = true
+				c.Cost = 1
+				admitted := int64(0)
+				for range 101 {
+					if storetest.MustTake(t, s, c).Allowed {
+						admitted++
+					}
+				}
+				require.Equal(t, 100-used, admitted, "%v settled at %d", q.Algorithm, used)
+			}
+		}
 	}
 }

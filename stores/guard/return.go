@@ -16,18 +16,7 @@ func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Retur
 	if err := core.ValidateReturns(returns); err != nil {
 		return nil, err
 	}
-	copied := slices.Clone(returns)
-	for i := range copied {
-		r := &copied[i]
-		r.Quota = r.Quota.Share(s.instances)
-		if !local(r) {
-			r.At = r.Tag // the memory has another clock
-			if s.instances > 1 && r.Quota.Refills() {
-				r.Cost = 0
-			}
-		}
-	}
-	given, err := s.own.Return(context.Background(), copied)
+	given, err := s.own.Return(context.Background(), s.copied(returns))
 	if err != nil {
 		return nil, err
 	}
@@ -70,6 +59,22 @@ func (s *Store) Return(ctx context.Context, returns []core.Return) ([]core.Retur
 		return nil, err
 	}
 	return given, nil
+}
+
+// copied returns the returns of the copies that the memory counts.
+func (s *Store) copied(returns []core.Return) []core.Return {
+	returns = slices.Clone(returns)
+	for i := range returns {
+		r := &returns[i]
+		r.Quota = r.Quota.Share(s.instances)
+		if !local(r) {
+			r.At = r.Tag // the memory has another clock
+			if s.instances > 1 && r.Quota.Refills() {
+				r.Cost = 0
+			}
+		}
+	}
+	return returns
 }
 
 // local reports whether units were admitted without the store.
