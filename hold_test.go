@@ -108,6 +108,32 @@ func TestHold(t *testing.T) {
 	assert.EqualValues(t, 75, leftOf(t, first))
 }
 
+// TestRepeatSettlesOnce has two decisions on one request, of which rules cost nothing at first, only
+// watch, or need more units while it runs. They count once, whichever is settled first.
+func TestRepeatSettlesOnce(t *testing.T) {
+	rule := limit.Rule{Name: "held", Key: limit.ByUser, Limit: 1_000, Window: time.Hour, Algorithm: limit.FixedWindow{}, Debt: 50}
+	free, watching := rule, rule
+	free.Name, watching.Name, watching.Shadow = "free", "watching", &rules.Shadow{}
+	for first := range 2 {
+		store := memstore.New(nil)
+		var policies [2]*limit.Policy
+		var decisions [2]limit.Decision
+		ctx, used := t.Context(), map[string]int64{"held": 150, "free": 40, "watching": 80}
+		for i := range policies {
+			policies[i] = must.Get(limit.New(store, nil).Policy(limit.Named("p", rule, free, watching)))(t)
+			r := held("job", 100)
+			r.Costs = map[string]int64{"free": 0}
+			decisions[i] = must.Get(policies[i].Take(ctx, r))(t)
+			require.NoError(t, decisions[i].Use(ctx, used))
+		}
+		require.NoError(t, decisions[first].SettleCosts(ctx, used))
+		require.ErrorIs(t, decisions[1-first].SettleCosts(ctx, used), limit.ErrSettled)
+		for left := range must.Get(policies[0].Peek(ctx, limit.Request{Keys: held("", 0).Keys}))(t).Rules() {
+			assert.Equal(t, used[left.Name], left.Limit-left.Remaining, "%s, settled by %d", left.Name, first)
+		}
+	}
+}
+
 // TestHoldLives holds for ten minutes, by extending it, what is settled then.
 func TestHoldLives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -192,6 +192,7 @@ func (t *taken) settleHeld(ctx context.Context, held *ruled[core.Settlement], su
 	if again {
 		done, err = t.engine.Holder.Settle(ctx, list)
 	} else if err == nil && !slices.ContainsFunc(done, func(s core.Settled) bool { return s.Found == core.HoldLives || s.Found == core.HoldEnded }) {
+		sum.repeated = slices.ContainsFunc(done, func(s core.Settled) bool { return s.Found == core.HoldSettled })
 		return ErrSettled
 	}
 	if err != nil {

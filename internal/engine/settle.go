@@ -199,6 +199,7 @@ type settled struct {
 	given    [core.MaxCharges]int64 // units that each rule got back
 	forgiven [core.MaxCharges]int64 // units of each rule beyond its debts, if it has them
 	later    *later                 // what settles those that are held, if the store has not answered
+	repeated bool                   // another decision on the request has settled it
 }
 
 func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, charged int64) int64) (done settled, err error) {
@@ -228,6 +229,18 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 	}
 	if held.list != nil {
 		heldErr = t.settleHeld(ctx, &held, &done)
+	}
+	if done.repeated { // also what is not held: what this decision took of that counts twice
+		less, more, owed = ruled[core.Return]{}, nil, nil
+		for i := range units {
+			if u := &units[i]; u.Quota.Holds() {
+				held := int64(0)
+				if u.held {
+					held = u.Cost
+				}
+				u.less(u.total()-u.owed-held, &less)
+			}
+		}
 	}
 	err = t.owe(ctx, owed)
 	for _, d := range owed {
