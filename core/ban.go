@@ -100,7 +100,7 @@ func (b *banState) keep(at int64) {
 		b.drop(b.until(at - b.kept.window()))
 		b.kept, b.bars = 0, bars{}
 	}
-	b.kept = b.kept.and(b.limit, b.window)
+	b.kept = b.kept.and(versionOf(b.limit, b.window))
 	b.bars = bars{max(b.bars.first, b.own.first), max(b.bars.longest, b.own.longest)}
 }
 

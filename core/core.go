@@ -66,6 +66,16 @@ func (d *Decision) start(at int64, n int) {
 	}
 }
 
+// restart is start for a decision that has been used before. It leaves the outcomes as they are: few
+// of a decision on other charges would be those of no charge.
+func (d *Decision) restart(at int64, n int) {
+	if int(d.n) != n || d.many != nil || d.times != nil {
+		*d = Decision{}
+	}
+	d.Mode, d.overflow, d.Delay, d.Forgiven, d.Tag = 0, 0, 0, 0, 0
+	d.start(at, n)
+}
+
 // Outcomes returns one outcome for each charge, in the order of the charges.
 func (d *Decision) Outcomes() []Outcome {
 	if d.many != nil {

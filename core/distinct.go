@@ -68,7 +68,7 @@ func (d *distinctState) keep() {
 	if d.isNew() {
 		d.values, d.left, d.kept = d.values[:0], 0, 0
 	}
-	d.kept = d.kept.and(d.limit, d.window)
+	d.kept = d.kept.and(versionOf(d.limit, d.window))
 	d.drop(d.until(d.now - d.kept.window()))
 }
 

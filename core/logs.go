@@ -3,36 +3,35 @@ package core
 // DecideLogs is [Decision.Decide] for charges of a [SlidingLog] that are no debts.
 func (d *Decision) DecideLogs(now int64, charges []Charge, logs []*Log) {
 	now = ClampTime(now)
-	*d = Decision{Allowed: true}
-	d.start(now, len(charges))
-	outcomes := d.Outcomes()
+	d.restart(now, len(charges))
+	outcomes, charges := d.Outcomes()[:len(logs)], charges[:len(logs)]
+	allowed := true
 	for i, l := range logs {
 		c := &charges[i]
 		room := l.Advance(&c.Quota, now)
 		outcomes[i].Remaining = room
-		if !c.fits(c.Cost, room) {
-			d.Allowed = false
-		}
+		allowed = allowed && c.fits(c.Cost, room)
 	}
+	d.Allowed = allowed
 	for i, l := range logs {
 		c, o := &charges[i], &outcomes[i]
 		room := o.Remaining
-		fits := d.Allowed || c.fits(c.Cost, room)
-		if d.Allowed && c.Cost > 0 {
+		fits := allowed || c.fits(c.Cost, room)
+		if allowed && c.Cost > 0 {
 			room, _ = l.Take(c.Cost, 0)
 		}
-		o.Remaining = max(0, room)
+		*o = Outcome{Remaining: max(0, room)}
 		if l.left == l.size {
 			if !fits {
 				o.RetryAfter = Never
 			}
 			continue
 		}
-		end := l.Expires()
-		o.ResetAfter = min(l.newest+l.window, end) - now
+		end, window := l.Expires(), l.quota.window()
+		o.ResetAfter = min(l.newest+window, end) - now
 		switch {
 		case fits:
-			o.MoreAfter = min(l.at(l.left+int32(-min(0, room)))+l.window, end) - now
+			o.MoreAfter = min(l.at(l.left+int32(-min(0, room)))+window, end) - now
 		case c.Cost+c.Reserve > c.Quota.Limit:
 			o.RetryAfter = Never
 		default:

@@ -3,6 +3,7 @@ package core
 import (
 	"slices"
 	"sort"
+	"unsafe"
 )
 
 // SlidingLog admits at most Limit units in any window, exactly: a unit admitted at t counts at
@@ -24,20 +25,19 @@ const SlidingLog Algorithm = 0
 // A Log is the [State] of a [SlidingLog]: the times of the units within the longest window of its
 // versions, oldest first. It is exported for stores that embed it. The zero Log is that of a new
 // key. Many keys are seldom used, so it is small: a key with one time has no ring, and the ring is
-// a pointer to a slice.
+// a pointer and a length.
 type Log struct {
 	usual
-	ring   *[]int64 // times; (*ring)[(head+i) % len(*ring)] is the i-th oldest; nil until there are two
+	ring   *int64   // the first of room times; the i-th oldest is at (head+i) % room; nil until there are two
 	newest int64    // of the times, if there are any
 	kept   versions // which times are kept, if there are any
-	head   int32
-	size   int32 // times in the log
 
 	// of the last Advance
-	left   int32 // how many of the oldest times had left the window at now
-	limit  int32
-	window int64
-	now    int64
+	quota versions
+	now   int64
+	left  int32 // how many of the oldest times had left the window at now
+
+	head, size, room int32 // size is how many times there are
 }
 
 // slot returns the i-th oldest time, which is newest if there is no ring.
@@ -45,12 +45,10 @@ func (l *Log) slot(i int32) *int64 {
 	if l.ring == nil {
 		return &l.newest
 	}
-	ring := *l.ring
-	i += l.head
-	if n := int32(len(ring)); i >= n {
-		i -= n
+	if i += l.head; i >= l.room {
+		i -= l.room
 	}
-	return &ring[i]
+	return (*int64)(unsafe.Add(unsafe.Pointer(l.ring), uintptr(i)*unsafe.Sizeof(*l.ring)))
 }
 
 func (l *Log) at(i int32) int64 { return *l.slot(i) }
@@ -58,13 +56,16 @@ func (l *Log) at(i int32) int64 { return *l.slot(i) }
 // Advance implements [State]. It drops nothing as long as the clock goes forward, so that a
 // decision that takes nothing leaves no trace.
 func (l *Log) Advance(q *Quota, now int64) int64 {
-	if l.window != q.Window && l.size > 0 {
+	quota := versionOf(q.Limit, q.Window)
+	if l.size == 0 {
+		l.quota, l.now = quota, now
+		return q.Limit
+	}
+	if l.quota.window() != q.Window {
 		l.left = int32(sort.Search(int(l.size), func(i int) bool { return now-l.at(int32(i)) < q.Window }))
 	}
-	l.limit, l.window, l.now = int32(q.Limit), q.Window, now
-	if l.size > 0 {
-		l.age(now)
-	}
+	l.quota, l.now = quota, now
+	l.age(now)
 	return q.Limit - l.Used()
 }
 
@@ -77,14 +78,15 @@ func (l *Log) age(now int64) {
 			*l.slot(i) = now
 		}
 	}
-	if now-l.newest >= min(l.window, l.kept.window()) {
+	window := l.quota.window()
+	if now-l.newest >= min(window, l.kept.window()) {
 		l.left = l.size
 		return
 	}
-	for l.left > 0 && now-l.at(l.left-1) < l.window {
+	for l.left > 0 && now-l.at(l.left-1) < window {
 		l.left--
 	}
-	for now-l.at(l.left) >= l.window {
+	for now-l.at(l.left) >= window {
 		l.left++
 	}
 	if redated {
@@ -100,10 +102,12 @@ func (l *Log) keep(n int32) {
 	if l.isNew() {
 		l.left, l.size, l.kept = 0, 0, 0
 	}
-	l.kept = l.kept.and(int64(l.limit), l.window)
 	gone := l.left
-	if longest := l.kept.window(); longest > l.window {
-		gone = int32(sort.Search(int(gone), func(i int) bool { return l.now-l.at(int32(i)) < longest }))
+	if l.kept != l.quota {
+		l.kept = l.kept.and(l.quota)
+		if longest := l.kept.window(); longest > l.quota.window() {
+			gone = int32(sort.Search(int(gone), func(i int) bool { return l.now-l.at(int32(i)) < longest }))
+		}
 	}
 	l.drop(max(gone, l.size+n-int32(l.kept.limit())))
 }
@@ -112,9 +116,8 @@ func (l *Log) keep(n int32) {
 func (l *Log) drop(n int32) {
 	l.size -= n
 	if l.ring != nil && n > 0 {
-		l.head += n
-		if n := int32(len(*l.ring)); l.head >= n {
-			l.head -= n
+		if l.head += n; l.head >= l.room {
+			l.head -= l.room
 		}
 	}
 	l.left = max(0, l.left-n)
@@ -127,12 +130,14 @@ func (l *Log) Used() int64 { return int64(l.size - l.left) }
 func (l *Log) Take(n int64, _ uint64) (room, delay int64) {
 	l.keep(int32(n))
 	size := l.size + int32(n)
-	l.grow(size)
+	if size > max(1, l.room) {
+		l.grow(size)
+	}
 	for i := l.size; i < size; i++ {
 		*l.slot(i) = l.now
 	}
 	l.newest, l.size = l.now, size
-	return int64(l.limit) - l.Used(), 0
+	return int64(l.quota.limit()) - l.Used(), 0
 }
 
 // Owe implements [State]: the units leave the window a Window after that time. As many of the
@@ -153,32 +158,28 @@ func (l *Log) Owe(q *Quota, n, at int64, _ uint64, _ bool) {
 	later := sort.Search(len(times), func(i int) bool { return times[i] > at })
 	times = slices.Insert(times, later, slices.Repeat([]int64{at}, int(min(n, int64(l.kept.limit()))))...)
 	times = times[max(0, len(times)-l.kept.limit()):]
-	l.ring, l.head, l.size, l.left, l.newest = &times, 0, int32(len(times)), 0, times[len(times)-1]
+	l.list(times)
+	l.size, l.left, l.newest = l.room, 0, times[len(times)-1]
 }
 
 // grow makes room for n times. It doubles, since many keys are small, up to the largest limit.
 func (l *Log) grow(n int32) {
-	room := int32(1)
-	if l.ring != nil {
-		room = int32(len(*l.ring))
-	}
-	if n <= room {
-		return
-	}
-	ring := make([]int64, max(n, min(2*room, int32(l.kept.limit()))))
+	ring := make([]int64, max(n, min(2*l.room, int32(l.kept.limit()))))
 	for i := range l.size {
 		ring[i] = l.at(i)
 	}
-	if l.ring == nil {
-		l.ring = new([]int64)
-	}
-	*l.ring, l.head = ring, 0
+	l.list(ring)
+}
+
+// list makes ring that of l, with the oldest time first.
+func (l *Log) list(ring []int64) {
+	l.ring, l.room, l.head = unsafe.SliceData(ring), int32(len(ring)), 0
 }
 
 // After implements [State]: the n oldest units must leave, or the key must be new again,
 // which a quota that has not yet taken from it does not put off.
 func (l *Log) After(n int64) int64 {
-	return min(l.at(l.left+int32(n)-1)+l.window, l.Expires()) - l.now
+	return min(l.at(l.left+int32(n)-1)+l.quota.window(), l.Expires()) - l.now
 }
 
 // Expires implements [State].
@@ -220,8 +221,8 @@ func (l *Log) Return(r *Return, now int64) int64 {
 func (l *Log) Clone() State {
 	copied := *l
 	if l.ring != nil {
-		ring := slices.Clone(*l.ring)
-		copied.ring = &ring
+		ring := slices.Clone(unsafe.Slice(l.ring, l.room))
+		copied.ring = unsafe.SliceData(ring)
 	}
 	return &copied
 }

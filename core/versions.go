@@ -11,7 +11,10 @@ const limitBits = 17 // of MaxLog; a MaxWindow has 45
 func (v versions) window() int64 { return int64(v >> limitBits) }
 func (v versions) limit() int    { return int(v & (1<<limitBits - 1)) }
 
-// and returns v with a quota.
-func (v versions) and(limit, window int64) versions {
-	return versions(max(v.window(), window)<<limitBits | max(int64(v.limit()), limit))
+// versionOf returns the one version of a key that only one quota has charged.
+func versionOf(limit, window int64) versions { return versions(window<<limitBits | limit) }
+
+// and returns v with those of o.
+func (v versions) and(o versions) versions {
+	return versionOf(int64(max(v.limit(), o.limit())), max(v.window(), o.window()))
 }

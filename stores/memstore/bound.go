@@ -12,7 +12,6 @@ import (
 type bound struct {
 	store *Store
 	names []name // of the charges
-	logs  bool   // whether all of them are of the default algorithm
 }
 
 // Bind returns a function that decides one ask as Take does, but faster: of charges like
@@ -22,14 +21,13 @@ func (s *Store) Bind(charges []core.Charge) func(context.Context, *core.Ask) err
 	if core.ValidateCharges(charges) != nil {
 		return nil
 	}
-	b := &bound{store: s, names: make([]name, len(charges)), logs: true}
+	b := &bound{store: s, names: make([]name, len(charges))}
 	for i := range charges {
 		c := &charges[i]
 		if c.Debt || c.Quota.Leases() {
 			return nil
 		}
 		b.names[i] = name{ruleOf(c), unique.Make(ruleOf(c)), s.hashRule(c)}
-		b.logs = b.logs && c.Quota.Algorithm == core.SlidingLog
 	}
 	if len(charges) > few {
 		return b.takeMany
@@ -39,18 +37,16 @@ func (s *Store) Bind(charges []core.Charge) func(context.Context, *core.Ask) err
 
 func (b *bound) takeFew(ctx context.Context, ask *core.Ask) error {
 	var keys [few]target
-	var logs [few]*core.Log
-	return b.take(ctx, ask, keys[:len(b.names)], logs[:len(b.names)])
+	return b.take(ctx, ask, keys[:len(b.names)])
 }
 
 func (b *bound) takeMany(ctx context.Context, ask *core.Ask) error {
 	var keys [core.MaxCharges]target
-	var logs [core.MaxCharges]*core.Log
-	return b.take(ctx, ask, keys[:len(b.names)], logs[:len(b.names)])
+	return b.take(ctx, ask, keys[:len(b.names)])
 }
 
 // take decides an ask. It is given room for what it takes from.
-func (b *bound) take(ctx context.Context, ask *core.Ask, keys []target, logs []*core.Log) error {
+func (b *bound) take(ctx context.Context, ask *core.Ask, keys []target) error {
 	s := b.store
 	for i := range keys {
 		c := &ask.Charges[i]
@@ -62,20 +58,20 @@ func (b *bound) take(ctx context.Context, ask *core.Ask, keys []target, logs []*
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	order := inOrder(keys)
-	now := s.lock(keys, &order)
-	defer s.unlock(keys, &order)
-	if !b.logs || !takeLogs(ask, keys, logs, now) {
-		s.take(ask, keys, now)
-	}
+	var o order
+	now := s.lock(keys, &o)
+	defer s.unlock(keys, &o)
+	s.take(ask, keys, now)
 	return nil
 }
 
 // takeLogs is take for keys that all have logs of their own. It reports whether they do.
-func takeLogs(ask *core.Ask, keys []target, logs []*core.Log, now int64) bool {
+func takeLogs(ask *core.Ask, keys []target, now int64) bool {
+	var all [core.MaxCharges]*core.Log
+	logs := all[:len(keys)]
 	for i := range keys {
 		e := keys[i].entry
-		if e == nil || e.algorithm != core.SlidingLog || e.sharedUntil > now {
+		if e == nil || e.algorithm != core.SlidingLog || e.sharedUntil > now || keys[i].charge.Quota.Algorithm != core.SlidingLog || keys[i].charge.Debt {
 			return false
 		}
 		logs[i] = e.log()

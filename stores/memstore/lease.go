@@ -46,9 +46,9 @@ func (s *Store) leases(ctx context.Context, charges []core.Charge, f func(i int,
 func (s *Store) leasesOf(c *core.Charge, f func(leases core.State, now int64) bool) {
 	var keys [1]target
 	s.place(&keys[0], c)
-	order := inOrder(keys[:])
-	now := s.lock(keys[:], &order)
-	defer s.unlock(keys[:], &order)
+	var o order
+	now := s.lock(keys[:], &o)
+	defer s.unlock(keys[:], &o)
 	shard := &s.shards[keys[0].shard]
 	// A lease may be held in an overflow quota, and if the key has an entry, in both.
 	own, shared := s.turned(&keys[0]), s.findOverflow(shard, c)

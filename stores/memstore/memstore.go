@@ -178,9 +178,9 @@ func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 			n++
 		}
 	}
-	order := inOrder(keys)
-	now := s.lock(keys, &order)
-	defer s.unlock(keys, &order) // deferred, since a recovered panic must not leave a shard locked
+	var o order
+	now := s.lock(keys, &o)
+	defer s.unlock(keys, &o) // deferred, since a recovered panic must not leave a shard locked
 	n = 0
 	for i := range asks {
 		mine := keys[n:][:len(asks[i].Charges)]
@@ -195,6 +195,9 @@ func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 
 // take decides an ask on keys whose entries were found, under their locks.
 func (s *Store) take(ask *core.Ask, keys []target, now int64) {
+	if takeLogs(ask, keys, now) {
+		return
+	}
 	var all [few]core.State
 	states := all[:0]
 	overflows := false
@@ -296,27 +299,30 @@ func (s *Store) placeHashed(k *target, c *core.Charge, hash uint64) {
 	}
 }
 
-// inOrder returns the numbers of keys in ascending order of their shards: all
-// decisions lock in this order.
-func inOrder(keys []target) (order [core.MaxCharges]uint8) {
+// An order has the numbers of keys in ascending order of their shards: all decisions lock in this
+// order.
+type order [core.MaxCharges]uint8
+
+// sort makes o the order of keys.
+func (o *order) sort(keys []target) {
 	for i := range keys {
 		at := i
-		for ; at > 0 && keys[order[at-1]].shard > keys[i].shard; at-- {
-			order[at] = order[at-1]
+		for ; at > 0 && keys[o[at-1]].shard > keys[i].shard; at-- {
+			o[at] = o[at-1]
 		}
-		order[at] = uint8(i)
+		o[at] = uint8(i)
 	}
-	return order
 }
 
-// lock locks the shards of keys, finds their entries, and returns the time.
+// lock locks the shards of keys, sets their order, finds their entries, and returns the time.
 //
 // Entries are found before the next shard is locked. With many keys, a search
 // waits for memory, and requests that share a rule must not wait for that.
-func (s *Store) lock(keys []target, order *[core.MaxCharges]uint8) (now int64) {
+func (s *Store) lock(keys []target, o *order) (now int64) {
+	o.sort(keys)
 	now = s.now() // before the locks, to hold them for less: see shard.last
 	last := -1
-	for _, i := range order[:len(keys)] {
+	for _, i := range o[:len(keys)] {
 		k := &keys[i]
 		shard := &s.shards[k.shard]
 		if k.shard != last {
@@ -335,13 +341,13 @@ func (s *Store) lock(keys []target, order *[core.MaxCharges]uint8) (now int64) {
 }
 
 // locked places n charges and locks the shards of their keys, as lock does.
-func (s *Store) locked(n int, charge func(i int) *core.Charge) (keys []target, order [core.MaxCharges]uint8, now int64) {
+func (s *Store) locked(n int, charge func(i int) *core.Charge) (keys []target, o order, now int64) {
 	keys = make([]target, n)
 	for i := range keys {
 		s.place(&keys[i], charge(i))
 	}
-	order = inOrder(keys)
-	return keys, order, s.lock(keys, &order)
+	now = s.lock(keys, &o)
+	return keys, o, now
 }
 
 // find finds the entries of keys, under the locks of their shards.
@@ -352,9 +358,9 @@ func (s *Store) find(keys []target) {
 	}
 }
 
-func (s *Store) unlock(keys []target, order *[core.MaxCharges]uint8) {
+func (s *Store) unlock(keys []target, o *order) {
 	last := -1
-	for _, i := range order[:len(keys)] {
+	for _, i := range o[:len(keys)] {
 		if at := keys[i].shard; at != last {
 			last = at
 			s.shards[at].mu.Unlock()
