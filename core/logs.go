@@ -27,7 +27,8 @@ func (d *Decision) DecideLogs(now int64, charges []Charge, logs []*Log) {
 			}
 			continue
 		}
-		end, window := l.Expires(), l.quota.window()
+		window := l.quota.window()
+		end := l.newest + l.kept.window()
 		o.ResetAfter = min(l.newest+window, end) - now
 		switch {
 		case fits:

@@ -56,21 +56,33 @@ func (l *Log) at(i int32) int64 { return *l.slot(i) }
 // Advance implements [State]. It drops nothing as long as the clock goes forward, so that a
 // decision that takes nothing leaves no trace.
 func (l *Log) Advance(q *Quota, now int64) int64 {
-	quota := versionOf(q.Limit, q.Window)
-	if l.size == 0 {
-		l.quota, l.now = quota, now
-		return q.Limit
+	if quota := versionOf(q.Limit, q.Window); quota != l.quota || now < l.now {
+		l.turn(quota, now)
+		return q.Limit - l.Used()
 	}
-	if l.quota.window() != q.Window {
-		l.left = int32(sort.Search(int(l.size), func(i int) bool { return now-l.at(int32(i)) < q.Window }))
+	l.now = now
+	switch {
+	case l.size == 0:
+	case l.isOver():
+		l.left = l.size
+	default:
+		for now-l.at(l.left) >= q.Window {
+			l.left++
+		}
 	}
-	l.quota, l.now = quota, now
-	l.age(now)
 	return q.Limit - l.Used()
 }
 
-// age finds what has left the window.
-func (l *Log) age(now int64) {
+// isOver reports whether the quota counts no time, since all have left its window or no version
+// counts them.
+func (l *Log) isOver() bool { return l.now-l.newest >= min(l.quota.window(), l.kept.window()) }
+
+// turn is Advance by another quota than before, or to a time before the last one.
+func (l *Log) turn(quota versions, now int64) {
+	l.quota, l.now = quota, now
+	if l.size == 0 {
+		return
+	}
 	redated := l.newest > now
 	if redated {
 		l.newest = now
@@ -78,24 +90,23 @@ func (l *Log) age(now int64) {
 			*l.slot(i) = now
 		}
 	}
-	window := l.quota.window()
-	if now-l.newest >= min(window, l.kept.window()) {
+	if l.isOver() {
 		l.left = l.size
 		return
 	}
-	for l.left > 0 && now-l.at(l.left-1) < window {
-		l.left--
-	}
-	for now-l.at(l.left) >= window {
-		l.left++
-	}
+	l.left = l.older(l.size, quota.window())
 	if redated {
 		l.keep(0)
 	}
 }
 
+// older returns how many of the n oldest times have left a window.
+func (l *Log) older(n int32, window int64) int32 {
+	return int32(sort.Search(int(n), func(i int) bool { return l.now-l.at(int32(i)) < window }))
+}
+
 // isNew reports whether no version counts any time.
-func (l *Log) isNew() bool { return l.Expires() <= l.now }
+func (l *Log) isNew() bool { return l.left == l.size && l.Expires() <= l.now }
 
 // keep drops the times that no version counts any more, with room for n more.
 func (l *Log) keep(n int32) {
@@ -106,7 +117,7 @@ func (l *Log) keep(n int32) {
 	if l.kept != l.quota {
 		l.kept = l.kept.and(l.quota)
 		if longest := l.kept.window(); longest > l.quota.window() {
-			gone = int32(sort.Search(int(gone), func(i int) bool { return l.now-l.at(int32(i)) < longest }))
+			gone = l.older(gone, longest)
 		}
 	}
 	l.drop(max(gone, l.size+n-int32(l.kept.limit())))
