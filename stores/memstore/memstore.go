@@ -96,9 +96,11 @@ type Store struct {
 	shards    [shards]shard // first, and so aligned to cache lines
 	names     names
 	seed      maphash.Seed
-	now       func() int64 // microseconds
-	room      int          // entries of keys in a shard
-	monotonic bool         // the clock never steps back
+	clock     func() int64 // of the options, in microseconds; nil for what has passed since base
+	base      time.Time
+	micros    int64 // base, in microseconds
+	room      int  // entries of keys in a shard
+	monotonic bool // the clock never steps back
 
 	_       [cacheLine]byte // decisions read what is before
 	holding atomic.Int64    // holds of all keys
@@ -137,17 +139,20 @@ func New(options *Options) *Store {
 	if most < 0 {
 		panic(fmt.Sprintf("memstore: MaxKeys is %d: write how many keys to keep, or 0 for %d", most, DefaultMaxKeys))
 	}
-	s := &Store{seed: maphash.MakeSeed(), room: (most-1)/keyShards + 1}
-	if options != nil && options.Now != nil {
-		now := options.Now
-		s.now = func() int64 { return core.ClampTime(now()) }
-		return s
-	}
 	base := time.Now()
-	micros := base.UnixMicro()
-	s.now = func() int64 { return core.ClampTime(micros + time.Since(base).Microseconds()) }
-	s.monotonic = true
+	s := &Store{seed: maphash.MakeSeed(), base: base, micros: base.UnixMicro(), room: (most-1)/keyShards + 1, monotonic: true}
+	if options != nil && options.Now != nil {
+		s.clock, s.monotonic = options.Now, false
+	}
 	return s
+}
+
+// now returns the time in microseconds.
+func (s *Store) now() int64 {
+	if s.clock != nil {
+		return core.ClampTime(s.clock())
+	}
+	return core.ClampTime(s.micros + time.Since(s.base).Microseconds())
 }
 
 // Take implements [core.Store]. Its errors are those of [core.ValidateAsks]
@@ -321,18 +326,18 @@ func (o *order) sort(keys []target) {
 func (s *Store) lock(keys []target, o *order) (now int64) {
 	o.sort(keys)
 	now = s.now() // before the locks, to hold them for less: see shard.last
-	last := -1
+	var last *shard
 	for _, i := range o[:len(keys)] {
 		k := &keys[i]
-		shard := &s.shards[k.shard]
-		if k.shard != last {
-			last = k.shard
-			shard.mu.Lock()
+		at := &s.shards[k.shard]
+		if at != last {
+			last = at
+			at.mu.Lock()
 			if s.monotonic {
-				now = max(now, shard.last)
+				now = max(now, at.last)
 			}
 		}
-		k.entry = shard.keys.find(k)
+		k.entry = at.keys.find(k)
 	}
 	for i := range keys {
 		s.shards[keys[i].shard].last = now

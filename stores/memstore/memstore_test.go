@@ -23,7 +23,7 @@ import (
 func at(micros int64) (*Store, *atomic.Int64) {
 	s, now := New(nil), new(atomic.Int64)
 	now.Store(micros)
-	s.now, s.monotonic = now.Load, false
+	s.clock, s.monotonic = now.Load, false
 	return s, now
 }
 
