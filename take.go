@@ -29,28 +29,24 @@ func (p *version) take(ctx context.Context, d *Decision, r *Request) error {
 		return err
 	}
 	run := p.named.plan.Load().Begin()
-	defer run.End()
 	t, err := p.fill(run, r)
-	switch {
-	case err != nil:
-		return err
-	case r.UpTo:
-		d.Taken, err = run.DecideUpTo(ctx, ctx, r.Cost, &d.of)
-	default:
-		if err = run.Decide(ctx, ctx, &d.of); d.of.Allowed && len(r.Costs) == 0 {
-			d.Taken = min(cmp.Or(r.Cost, 1), core.MaxCost)
-		}
-	}
-	if errors.Is(err, ErrSettled) {
-		return err
-	}
 	if err == nil {
-		if r.Settle || r.Hold > 0 {
-			run.Keep(&d.of)
+		if r.UpTo {
+			d.Taken, err = run.DecideUpTo(ctx, ctx, r.Cost, &d.of)
+		} else if err = run.Decide(ctx, ctx, &d.of); d.of.Allowed && len(r.Costs) == 0 {
+			d.Taken = min(max(1, r.Cost), core.MaxCost)
 		}
-		d.decided(run, p, p.named.name, t)
+		if err == nil {
+			if r.Settle || r.Hold > 0 {
+				run.Keep(&d.of)
+			}
+			d.decided(run, p, p.named.name, t)
+		}
+		if err == nil || !errors.Is(err, ErrSettled) {
+			p.observed(d, err)
+		}
 	}
-	p.observed(d, err)
+	run.End() // not deferred: see there
 	return err
 }
 
