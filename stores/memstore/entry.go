@@ -10,18 +10,62 @@ import (
 )
 
 // An entry is one key of one rule, or an overflow quota. It is the beginning of a
-// [logEntry] or a [stateEntry], which has its state.
+// [shortEntry] or a [longEntry], and that of a [logEntry] or another one, which has its state.
 type entry struct {
 	next        *entry // in the same bucket
-	key         string
 	rule        unique.Handle[rule]
-	hash        uint32 // see shortHash
+	expires     int64  // from when the state is as good as new
+	sharedUntil int64  // until when units in an overflow quota count for the key, or, in an overflow quota, for new keys
+	hash        uint32 // see place
 	algorithm   core.Algorithm
 	kind        kind
-	stored      bool  // in a table
-	pinned      bool  // in use by a decision, so it must not be dropped
-	expires     int64 // from when the state is as good as new
-	sharedUntil int64 // until when units in an overflow quota count for the key, or, in an overflow quota, for new keys
+	short       bool // whether it is a shortEntry
+	flags       flags
+}
+
+// flags say where an entry is.
+type flags uint8
+
+const (
+	stored flags = 1 << iota // in a table
+	pinned                   // in use by a decision, so it must not be dropped
+)
+
+func (e *entry) has(f flags) bool { return e.flags&f != 0 }
+
+// A shortEntry has its key inside: a new key needs one allocation, and finding it one cache miss
+// less. IPv4 addresses are short.
+type shortEntry struct {
+	entry
+	text   [maxShort]byte
+	length uint8
+}
+
+const maxShort = 15
+
+// A longEntry has another key.
+type longEntry struct {
+	entry
+	key string
+}
+
+// key returns the key, which belongs to e.
+func (e *entry) key() string {
+	if !e.short {
+		return (*longEntry)(unsafe.Pointer(e)).key
+	}
+	s := (*shortEntry)(unsafe.Pointer(e))
+	return unsafe.String(&s.text[0], s.length)
+}
+
+// setKey copies a key, which may be a slice of a whole request.
+func (e *entry) setKey(key string) {
+	if !e.short {
+		(*longEntry)(unsafe.Pointer(e)).key = strings.Clone(key)
+		return
+	}
+	s := (*shortEntry)(unsafe.Pointer(e))
+	s.length = uint8(copy(s.text[:], key))
 }
 
 // A kind says whose state an entry has.
@@ -36,29 +80,45 @@ const (
 // A logEntry is an entry of the default algorithm. Its state is part of it: one
 // allocation and fewer cache misses for each key, and no interface value.
 type logEntry struct {
-	entry
+	shortEntry
+	inside core.Log
+}
+
+// A longLogEntry is a logEntry whose key is long. Its state is at the same place.
+type longLogEntry struct {
+	longEntry
 	inside core.Log
 }
 
 // A stateEntry is an entry of another algorithm.
 type stateEntry struct {
-	entry
+	longEntry
 	state core.State
 }
 
-// allocate returns an entry without a name. Only this function makes entries,
-// since state depends on it.
-func allocate(a core.Algorithm, state core.State) *entry {
-	if a == core.SlidingLog {
-		e := new(logEntry)
-		if state != nil {
-			e.inside = *state.(*core.Log)
+// allocate returns an entry for a key, but without its name. Only this function and turn make
+// entries, since state depends on it.
+func allocate(a core.Algorithm, key string, state core.State) *entry {
+	if a != core.SlidingLog {
+		if state == nil {
+			state = core.NewState(a)
 		}
-		return &e.entry
+		return newState(a, state)
 	}
-	if state == nil {
-		state = core.NewState(a)
+	var e *entry
+	if len(key) <= maxShort {
+		e = &new(logEntry).entry
+		e.short = true
+	} else {
+		e = &new(longLogEntry).entry
 	}
+	if state != nil {
+		*e.log() = *state.(*core.Log)
+	}
+	return e
+}
+
+func newState(a core.Algorithm, state core.State) *entry {
 	e := &stateEntry{state: state}
 	e.algorithm = a
 	return &e.entry
@@ -75,14 +135,23 @@ func (e *entry) state() core.State {
 // log returns the state of a key of the default algorithm.
 func (e *entry) log() *core.Log { return &(*logEntry)(unsafe.Pointer(e)).inside }
 
-// spare holds entries of each algorithm that are in no table: those for new keys
+// spares holds entries of each algorithm that are in no table: those for new keys
 // whose charges took nothing. It keeps a flood of refusals from allocating.
-var spare = make([]sync.Pool, len(core.Algorithms()))
+var spares = make([][2]sync.Pool, len(core.Algorithms()))
 
-func newEntry(a core.Algorithm) *entry {
-	e, ok := spare[a].Get().(*entry)
+// spare returns the spares of an algorithm for short keys, or for others.
+func spare(a core.Algorithm, short bool) *sync.Pool {
+	if short {
+		return &spares[a][0]
+	}
+	return &spares[a][1]
+}
+
+func newEntry(c *core.Charge) *entry {
+	a := c.Quota.Algorithm
+	e, ok := spare(a, a == core.SlidingLog && len(c.Key) <= maxShort).Get().(*entry)
 	if !ok {
-		return allocate(a, nil)
+		return allocate(a, c.Key, nil)
 	}
 	e.expires, e.sharedUntil, e.kind = 0, 0, ofKey
 	return e
@@ -98,20 +167,19 @@ func (e *entry) prolong() {
 	e.expires = max(e.expires, e.state().Expires())
 }
 
-// name makes e the entry of a charge. It copies the strings, which may be
-// slices of a whole request.
+// name makes e the entry of a charge.
 func (e *entry) name(hash uint32, c *core.Charge) {
 	e.hash = hash
 	e.rule = unique.Make(ruleOf(c)) // copies
-	e.key = strings.Clone(c.Key)
-	e.stored = true
+	e.setKey(c.Key)
+	e.flags |= stored
 }
 
 // is reports whether e is the entry of a target. It may be that of another algorithm,
 // see [Store.turn], unless it is an overflow quota.
 func (e *entry) is(k *target) bool {
 	c := k.charge
-	return e.hash == k.hash && e.key == c.Key && (e.algorithm == c.Quota.Algorithm || e.kind != overflow) &&
+	return e.hash == k.hash && e.key() == c.Key && (e.algorithm == c.Quota.Algorithm || e.kind != overflow) &&
 		(k.name != nil && e.rule == k.name.handle || k.name == nil && e.rule.Value() == ruleOf(c))
 }
 
@@ -136,18 +204,19 @@ func (s *Store) turn(k *target) *entry {
 		if only, state := e.state().(*core.Tallies).Only(); state == nil || !only.Alike(a) {
 			return e
 		} else {
-			as = allocate(a, state)
+			as = allocate(a, e.key(), state)
 		}
 	case e.algorithm.Alike(a):
 		e.algorithm = a
 		return e
 	default:
-		as = &(&stateEntry{state: core.NewTallies(e.algorithm, e.state())}).entry
-		as.algorithm = tallied
+		as = newState(tallied, core.NewTallies(e.algorithm, e.state()))
 	}
-	a, *as = as.algorithm, *e
-	as.algorithm = a
-	if e.stored {
+	a, short := as.algorithm, as.short
+	*as = *e
+	as.algorithm, as.short = a, short
+	as.setKey(e.key())
+	if e.has(stored) {
 		at := s.shards[k.shard].keys.bucket(e.hash)
 		for *at != e {
 			at = &(*at).next

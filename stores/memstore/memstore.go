@@ -99,8 +99,8 @@ type Store struct {
 	clock     func() int64 // of the options, in microseconds; nil for what has passed since base
 	base      time.Time
 	micros    int64 // base, in microseconds
-	room      int  // entries of keys in a shard
-	monotonic bool // the clock never steps back
+	room      int   // entries of keys in a shard
+	monotonic bool  // the clock never steps back
 
 	_       [cacheLine]byte // decisions read what is before
 	holding atomic.Int64    // holds of all keys
@@ -225,13 +225,13 @@ func (s *Store) take(ask *core.Ask, keys []target, now int64) {
 		return
 	}
 	ask.Decision.Decide(now, ask.Charges, states)
-	stored := true
+	known := true
 	for i := range keys {
 		e := keys[i].entry
 		e.prolong()
-		stored = stored && e.stored
+		known = known && e.has(stored)
 	}
-	if !stored {
+	if !known {
 		s.insertNew(now, keys)
 	}
 }
@@ -242,10 +242,10 @@ func (s *Store) insertNew(now int64, keys []target) {
 	for i := range keys {
 		k := &keys[i]
 		switch {
-		case k.entry == nil || k.entry.stored:
+		case k.entry == nil || k.entry.has(stored):
 		case k.entry.expires <= now:
 			if !k.charge.Debt { // a debt may leave a bar that has ended, which would count for another key
-				spare[k.entry.algorithm].Put(k.entry)
+				spare(k.entry.algorithm, k.entry.short).Put(k.entry)
 			}
 		case k.entry.kind == overflow:
 			shared := overflowOf(k.charge)

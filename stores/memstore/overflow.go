@@ -60,14 +60,14 @@ func (s *Store) locate(keys []target, i int, now int64) core.Overflow {
 	switch {
 	case hasRoom(&shard.keys, s.room, ofKey, keys, i, now):
 		if shared == nil {
-			k.entry = newEntry(c.Quota.Algorithm)
+			k.entry = newEntry(c)
 			return core.OwnQuota
 		}
 		if c.Quota.Refills() {
-			k.entry = allocate(c.Quota.Algorithm, shared.state().Clone())
+			k.entry = allocate(c.Quota.Algorithm, c.Key, shared.state().Clone())
 			k.entry.kind = copied
 		} else {
-			k.entry = newEntry(c.Quota.Algorithm)
+			k.entry = newEntry(c)
 			k.entry.sharedUntil = shared.sharedUntil
 		}
 		return core.BothQuotas
@@ -76,7 +76,7 @@ func (s *Store) locate(keys []target, i int, now int64) core.Overflow {
 	}
 	k.entry = s.findOverflow(shard, c) // it may exist although it is not shared now
 	if k.entry == nil && hasRoom(&shard.overflow, overflowRoom, overflow, keys, i, now) {
-		k.entry = newEntry(c.Quota.Algorithm)
+		k.entry = newEntry(c)
 		k.entry.kind = overflow
 	}
 	return core.SharedQuota
@@ -87,7 +87,7 @@ func (s *Store) locate(keys []target, i int, now int64) core.Overflow {
 // it may add. If t is full, hasRoom first drops expired entries.
 func hasRoom(t *table, most int, of kind, keys []target, i int, now int64) bool {
 	for j := range keys[:i] {
-		if e := keys[j].entry; e != nil && !e.stored && (e.kind == overflow) == (of == overflow) && keys[j].shard == keys[i].shard {
+		if e := keys[j].entry; e != nil && !e.has(stored) && (e.kind == overflow) == (of == overflow) && keys[j].shard == keys[i].shard {
 			most--
 		}
 	}
@@ -103,10 +103,13 @@ func hasRoom(t *table, most int, of kind, keys []target, i int, now int64) bool 
 }
 
 // pin keeps a sweep from dropping the entries of a decision.
-func pin(keys []target, pinned bool) {
+func pin(keys []target, on bool) {
 	for i := range keys {
 		if e := keys[i].entry; e != nil {
-			e.pinned = pinned
+			e.flags &^= pinned
+			if on {
+				e.flags |= pinned
+			}
 		}
 	}
 }
@@ -158,7 +161,7 @@ func (s *Store) takeOverflow(ask *core.Ask, keys []target, states []core.State, 
 		switch {
 		case k.entry == nil:
 			continue
-		case k.entry.kind == copied && !k.entry.stored && !takes:
+		case k.entry.kind == copied && !k.entry.has(stored) && !takes:
 			k.entry = nil // its units are those of other keys
 			continue
 		}

@@ -3,6 +3,7 @@ package memstore
 import (
 	"cmp"
 	"context"
+	"strings"
 	"unique"
 
 	"github.com/routelimit/limit/core"
@@ -101,7 +102,7 @@ func (t *table) remove(hash uint32, c *core.Charge, now int64) {
 	}
 	for at := t.bucket(hash); *at != nil; {
 		e := *at
-		if e.hash != hash || e.key != c.Key || e.sharedUntil > now || e.rule.Value() != ruleOf(c) {
+		if e.hash != hash || e.key() != c.Key || e.sharedUntil > now || e.rule.Value() != ruleOf(c) {
 			at = &e.next
 			continue
 		}
@@ -119,7 +120,7 @@ func (s *Store) Keys(c *core.Charge) (keys []string) {
 		for _, e := range shard.keys.buckets {
 			for ; e != nil; e = e.next {
 				if e.rule == of && e.expires > now {
-					keys = append(keys, e.key)
+					keys = append(keys, strings.Clone(e.key()))
 				}
 			}
 		}

@@ -48,7 +48,7 @@ func (t *table) sweep(now int64) {
 			t.cursor = 0
 		}
 		for at := &t.buckets[t.cursor]; *at != nil; {
-			if (*at).expires > now || (*at).pinned {
+			if (*at).expires > now || (*at).has(pinned) {
 				at = &(*at).next
 				continue
 			}

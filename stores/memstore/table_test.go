@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -150,9 +151,9 @@ func TestTable(t *testing.T) {
 	now := int64(0)
 	for i := range 60_000 {
 		now += int64(1 + i/20_000*30) // at last, most entries are dead
-		e := allocate(core.SlidingLog, nil)
+		c := core.Charge{Policy: "policy", Rule: "rule", Key: strings.Repeat("a key ", i%4) + fmt.Sprint(i)}
+		e := allocate(core.SlidingLog, c.Key, nil)
 		e.expires = now + 1 + random.Int64N(6_000)
-		c := core.Charge{Policy: "policy", Rule: "rule", Key: fmt.Sprint(i)}
 		hash := random.Uint32N(40_000)
 		e.name(hash, &c)
 		keys.insert(e, now)
@@ -179,9 +180,9 @@ func TestSameHash(t *testing.T) {
 	}
 	for i, n := range names {
 		if e := keys.find(&target{charge: &n, hash: 7}); e != nil {
-			t.Errorf("%+v is taken for %q %q", n, e.rule.Value(), e.key)
+			t.Errorf("%+v is taken for %q %q", n, e.rule.Value(), e.key())
 		}
-		e := allocate(n.Quota.Algorithm, nil)
+		e := allocate(n.Quota.Algorithm, n.Key, nil)
 		e.expires = int64(i + 1)
 		e.name(7, &n)
 		keys.insert(e, 0)
@@ -200,7 +201,7 @@ func TestSameHash(t *testing.T) {
 // TestSize keeps a key of the default algorithm in one object of 112 bytes, a size
 // that the Go runtime allocates. The next one is 128.
 func TestSize(t *testing.T) {
-	if size := unsafe.Sizeof(logEntry{}); unsafe.Sizeof(uintptr(0)) == 8 && size > 112 {
+	if size := max(unsafe.Sizeof(logEntry{}), unsafe.Sizeof(longLogEntry{})); unsafe.Sizeof(uintptr(0)) == 8 && size > 112 {
 		t.Errorf("an entry has %d bytes", size)
 	}
 }
@@ -211,7 +212,7 @@ func TestSweepIsBounded(t *testing.T) {
 	const keys, most = 4_000, 64 // a shard of a store of a million keys
 	var table table
 	insert := func(i int, now int64) {
-		e := allocate(core.SlidingLog, nil)
+		e := allocate(core.SlidingLog, "", nil)
 		e.expires = now + 1
 		random := rand.New(rand.NewPCG(1, uint64(i)))
 		e.name(random.Uint32(), &core.Charge{Policy: "policy", Rule: "rule", Key: fmt.Sprint(i)})
@@ -241,7 +242,7 @@ func checkTable(t *testing.T, keys *table, known map[string]*entry, now int64) {
 		case got == e:
 			found++
 		case got != nil:
-			t.Fatalf("found %q, looked for %q", got.key, key)
+			t.Fatalf("found %q, looked for %q", got.key(), key)
 		case e.expires > now:
 			t.Fatalf("lost %q, which expires at %d, at %d", key, e.expires, now)
 		default:
