@@ -184,12 +184,18 @@ func (p *version) fill(run *engine.Run, r *Request) (*terms.Terms, error) {
 		run.Hold(p.named.stored, strings.Clone(r.ID), r.Hold.Microseconds(), // a copy, so that r does not escape
 			func(rule int) string { return p.list[rule].Key.String() })
 	}
-	cost := min(max(1, r.Cost), core.MaxCost)
+	usual, alike := min(max(1, r.Cost), core.MaxCost), !p.bars && len(r.Costs) == 0
 	for i := range run.Charges {
-		run.Charges[i].Cost = cost
-	}
-	if p.bars || len(r.Costs) > 0 {
-		p.fillCosts(run, r.Costs)
+		c := &run.Charges[i]
+		if c.Cost = usual; alike {
+			continue
+		}
+		if c.Quota.Bars() {
+			c.Cost = 0
+		}
+		if n, said := r.Costs[p.names[i]]; said {
+			c.Cost = min(n, core.MaxCost)
+		}
 	}
 	if !p.distinguishes && r.Class == "" { // waiters have classes, whatever the rules
 		run.Caller.Class = p.defaultClass
@@ -197,18 +203,6 @@ func (p *version) fill(run *engine.Run, r *Request) (*terms.Terms, error) {
 	}
 	from := r.profile(p)
 	return p.distinguish(run, p.named, &from), nil
-}
-
-// fillCosts fills in costs that are not those of most rules.
-func (p *version) fillCosts(run *engine.Run, costs map[string]int64) {
-	for i := range run.Charges {
-		c := &run.Charges[i]
-		if n, said := costs[p.names[i]]; said {
-			c.Cost = min(n, core.MaxCost)
-		} else if c.Quota.Bars() {
-			c.Cost = 0
-		}
-	}
 }
 
 // fillKeys fills in keys and distinct values. Each resolver is asked once.

@@ -46,7 +46,7 @@ func (p *version) take(ctx context.Context, d *Decision, r *Request) error {
 			p.observed(d, err)
 		}
 	}
-	run.End() // not deferred: see there
+	run.End() // not deferred: a run is not used again after a panic
 	return err
 }
 

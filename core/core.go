@@ -66,8 +66,8 @@ func (d *Decision) start(at int64, n int) {
 	}
 }
 
-// restart is start for a decision that has been used before. It leaves the outcomes as they are: few
-// of a decision on other charges would be those of no charge.
+// restart is start for a decision that has been made before. It leaves outcomes of as many charges
+// as they are, for the caller to write: a Decision is large.
 func (d *Decision) restart(at int64, n int) {
 	if int(d.n) != n || d.many != nil || d.times != nil {
 		*d = Decision{}

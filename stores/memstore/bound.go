@@ -65,13 +65,14 @@ func (b *bound) take(ctx context.Context, ask *core.Ask, keys []target) error {
 	return nil
 }
 
-// takeLogs is take for keys that all have logs of their own. It reports whether they do.
+// takeLogs is take for charges and keys of the default algorithm, if all keys have entries of
+// their own: no interface call and no new entry. It reports whether that is so.
 func takeLogs(ask *core.Ask, keys []target, now int64) bool {
 	var all [core.MaxCharges]*core.Log
 	logs := all[:len(keys)]
 	for i := range keys {
-		e := keys[i].entry
-		if e == nil || e.algorithm != core.SlidingLog || e.sharedUntil > now || keys[i].charge.Quota.Algorithm != core.SlidingLog || keys[i].charge.Debt {
+		c, e := keys[i].charge, keys[i].entry
+		if c.Quota.Algorithm != core.SlidingLog || c.Debt || e == nil || e.algorithm != core.SlidingLog || e.sharedUntil > now {
 			return false
 		}
 		logs[i] = e.log()

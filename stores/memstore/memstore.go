@@ -34,7 +34,7 @@ type Options struct {
 }
 
 // DefaultMaxKeys is the MaxKeys of the zero [Options]. That many keys take about
-// 30 MB: 220 bytes for an IPv4 address that has used 5 units of a sliding log.
+// 25 MB: 190 bytes for an IPv4 address that has used 5 units of a sliding log.
 // Until the garbage collector runs, the process may use as much again.
 const DefaultMaxKeys = 1 << 17
 
@@ -52,10 +52,10 @@ const DefaultMaxKeys = 1 << 17
 //
 // # Memory
 //
-// A key takes about 120 bytes plus its own bytes. From the second unit on, a
-// [core.SlidingLog] takes 24 bytes more, and 8 for each unit that it has held at
-// once, rounded up to a power of two. [core.Concurrency] takes 24 bytes for each
-// lease. MaxKeys bounds keys, not units: the log of a large limit is large.
+// A key of up to 15 bytes takes about 120 bytes, and a longer one its own bytes
+// more. From the second unit on, a [core.SlidingLog] takes 8 bytes more for each unit
+// that it has held at once, rounded up to a power of two. [core.Concurrency] takes 24
+// bytes for each lease. MaxKeys bounds keys, not units: the log of a large limit is large.
 //
 // A decision on known keys allocates nothing if it has at most four charges.
 // Refused charges and charges of cost 0 are never stored. Keys with a full quota
