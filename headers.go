@@ -161,12 +161,11 @@ func (l *layer) nearest() (nearest RuleDecision, ok bool) {
 // appendRateLimit appends the RateLimit of a decision: for each rule what is left,
 // and the seconds until there is more.
 func appendRateLimit(b []byte, d *Decision) []byte {
-	all, separator := d.showsAll(), ""
-	for i, o := range d.of.Outcomes() {
-		if d.policy.members[i] != "" && (all || d.shown(i)) {
-			b = append(append(b, separator...), d.policy.members[i]...)
-			b = fields.Append(b, d.of.Remaining(i), max(o.MoreAfter, o.RetryAfter))
-			separator = ", "
+	all, outcomes := d.showsAll(), d.of.Outcomes()
+	for i, member := range d.policy.members {
+		if member != "" && (all || d.shown(i)) {
+			o := &outcomes[i]
+			b = fields.Append(b, member, d.of.Remaining(i), max(o.MoreAfter, o.RetryAfter))
 		}
 	}
 	return b

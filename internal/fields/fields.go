@@ -29,18 +29,24 @@ func Policy(name string, q *core.Quota, limit int64) string {
 	return member
 }
 
-// State returns the beginning of a rule's member in RateLimit.
+// separator is between two members of a list.
+const separator = ", "
+
+// State returns the beginning of a rule's member in RateLimit, for Append.
 func State(name string, q *core.Quota) string {
 	if !q.Spends() {
 		return ""
 	}
-	return `"` + name + `";r=`
+	return separator + `"` + name + `";r=`
 }
 
-// Append appends the rest of that member: the units that are left and, unless none come,
-// the seconds until there are more.
-func Append(b []byte, left, more int64) []byte {
-	b = appendInt(b, left)
+// Append appends a member of RateLimit to b, which has the members before: its beginning, the units
+// that are left and, unless none come, the seconds until there are more.
+func Append(b []byte, state string, left, more int64) []byte {
+	if len(b) == 0 {
+		state = state[len(separator):]
+	}
+	b = appendInt(append(b, state...), left)
 	if more > 0 {
 		b = append(b, ";t="...)
 		b = appendInt(b, Seconds(core.Duration(more)))
@@ -51,10 +57,13 @@ func Append(b []byte, left, more int64) []byte {
 // appendInt appends n, which is not negative. [strconv.AppendInt] writes it elsewhere first, and
 // then waits until it can read that.
 func appendInt(b []byte, n int64) []byte {
-	if n >= 10 {
-		b = appendInt(b, n/10)
+	if n < 10 {
+		return append(b, byte('0'+n))
 	}
-	return append(b, byte('0'+n%10))
+	if n >= 100 {
+		b = appendInt(b, n/100)
+	}
+	return append(b, byte('0'+n/10%10), byte('0'+n%10))
 }
 
 // Join joins two lists of members, either of which may be empty.
@@ -62,7 +71,7 @@ func Join(list, more string) string {
 	if list == "" || more == "" {
 		return list + more
 	}
-	return list + ", " + more
+	return list + separator + more
 }
 
 // Seconds rounds up, so that a client that waits as long is not too early.
