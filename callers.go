@@ -181,23 +181,16 @@ func (p *version) distinguish(run *engine.Run, route *route, from *profile) *ter
 	if from.class != "" {
 		c.Class = p.limiter.class(from.class)
 	}
-	if p.exemptions != nil {
-		p.exempt(c, from)
+	for i := range p.exemptions {
+		if p.exemptions[i].Matches(from.address, from.user, from.plan, c.Class) {
+			c.Exempt |= 1 << i
+		}
 	}
 	if p.limiter.options.Override != nil {
 		t = p.override(run, route, t)
 	}
 	c.Terms = &t.Terms
 	return t
-}
-
-// exempt finds the rules that exempt a caller.
-func (p *version) exempt(c *engine.Caller, from *profile) {
-	for i := range p.exemptions {
-		if p.exemptions[i].Matches(from.address, from.user, from.plan, c.Class) {
-			c.Exempt |= 1 << i
-		}
-	}
 }
 
 // override returns the terms of a caller whose keys have an override.

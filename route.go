@@ -92,10 +92,12 @@ func (p *version) route(from door.Framework) *route {
 	}
 	method, pattern := from.Route()
 	if p.named != nil {
-		if pattern != "" {
-			p.noticePathValues(pattern)
-		}
+		p.noticePathValues(pattern)
 		return p.named
+	}
+	r := p.first.Load()
+	if r != nil && r.method == method && r.id.pattern == pattern { // most policies are on one route
+		return r
 	}
 	said := method
 	method = door.KnownMethod(method)
@@ -106,7 +108,6 @@ func (p *version) route(from door.Framework) *route {
 	case p.set.Scope() == rules.ScopeRoute:
 		id.method = "" // the methods of one declaration share its quotas
 	}
-	r := p.first.Load() // most policies are on one route
 	if r == nil || r.id != id {
 		p.mu.RLock()
 		r = p.routes[id]
@@ -227,7 +228,7 @@ type policyRoute struct {
 // noticePathValues warns once for each pattern that does not have the path values of
 // a named policy. The program's patterns bound their number.
 func (p *version) noticePathValues(pattern string) {
-	if _, seen := p.patterns.Load(pattern); seen {
+	if _, seen := p.patterns.Load(pattern); seen || pattern == "" {
 		return
 	}
 	if _, seen := p.patterns.LoadOrStore(strings.Clone(pattern), true); !seen {
