@@ -257,12 +257,20 @@ func (p *passage) Value(key any) any {
 	return p.Context.Value(key)
 }
 
-// open makes the passage of l, with room for the value of RateLimit: more or longer values need
+// open makes the passage of l, with room for the values of its headers: more or longer values need
 // another allocation.
 func (l *layer) open() (values []string, text []byte) {
-	if l.version.limiter.options.Headers == NoHeaders {
+	switch style := l.version.limiter.options.Headers; {
+	case style == NoHeaders:
 		l.passage = new(passage)
-	} else {
+	case style&^(XRateLimit|XRateLimitUnix) == 0 && style != 0:
+		room := new(struct {
+			passage
+			values [3]string
+			text   [24]byte
+		})
+		l.passage, values, text = &room.passage, room.values[:0], room.text[:0]
+	default:
 		room := new(struct {
 			passage
 			values [1]string
