@@ -68,8 +68,8 @@ func strictness(r *Refusal) int {
 
 // refusal returns what the request of a refused decision meets, or nil for 429.
 func (d *Decision) refusal() *Refusal {
-	if i := d.strictest(); i >= 0 && d.policy.refusals != nil {
-		return &d.policy.refusals[i]
+	if p := d.policy; p != nil && p.refusals != nil && d.strictest() >= 0 { // most policies have none
+		return &p.refusals[d.strictest()]
 	}
 	return nil
 }

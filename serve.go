@@ -65,7 +65,7 @@ func (l *layer) refuse(w http.ResponseWriter) error {
 	l.noticeTwice() // a limit of 1 admits no request that is charged twice
 	if served := d.outcome == degraded; served {
 		l.takeAgain()
-	} else {
+	} else if l.outer != nil {
 		l.giveBack()
 	}
 	l.version.limiter.notify(l.request, d, nil)
