@@ -12,17 +12,21 @@ import (
 type Buckets struct {
 	bounds   []float64
 	cells    []cell // one more than bounds
+	mu       sync.Mutex
 	draining sync.Mutex
 }
 
 // A cell has the values above the bound before and up to its own.
 type cell struct {
-	sum   atomic.Int64 // in units of 1/sumUnit
-	count atomic.Int64
+	fresh      atomic.Uint64 // the latest values: their number, above their sum in the lower sumBits
+	count, sum uint64        // of the others, under mu
 }
 
-// sumUnit keeps a sum of 2^43 values of 1 in an int64, and six digits of each.
-const sumUnit = 1 << 20
+const (
+	sumUnit = 1 << 20 // of a sum, which keeps six digits of each value
+	sumBits = 44
+	full    = 1 << 63 // or more is in a cell that half a million values were added to
+)
 
 // NewBuckets returns empty buckets with the bounds of a metric.
 func NewBuckets(m *Metric) *Buckets {
@@ -35,19 +39,31 @@ func (b *Buckets) Observe(value float64) {
 	for i < len(b.bounds) && value > b.bounds[i] {
 		i++
 	}
-	c := &b.cells[i]
-	c.sum.Add(int64(value * sumUnit)) // first: a count never lacks its value
-	c.count.Add(1)
+	if b.cells[i].fresh.Add(1<<sumBits+uint64(min(max(int64(value*sumUnit), 0), sumUnit))) >= full {
+		b.mu.Lock()
+		b.cells[i].settle()
+		b.mu.Unlock()
+	}
+}
+
+// settle adds the latest values to the others.
+func (c *cell) settle() {
+	fresh := c.fresh.Swap(0)
+	c.count += fresh >> sumBits
+	c.sum += fresh & (1<<sumBits - 1)
 }
 
 // Snapshot returns the number and the sum of all values, and how many were at most each
 // bound. No number is smaller than in an earlier snapshot.
 func (b *Buckets) Snapshot() (count uint64, sum float64, upTo map[float64]uint64) {
 	upTo = make(map[float64]uint64, len(b.bounds))
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for i := range b.cells {
 		c := &b.cells[i]
-		count += uint64(c.count.Load())
-		sum += float64(c.sum.Load()) / sumUnit
+		c.settle()
+		count += c.count
+		sum += float64(c.sum) / sumUnit
 		if i < len(b.bounds) {
 			upTo[b.bounds[i]] = count
 		}
@@ -62,35 +78,38 @@ func (b *Buckets) Drain(record func(float64), more func() bool) {
 	b.draining.Lock()
 	defer b.draining.Unlock()
 	for i := range b.cells {
-		b.drain(i, record, more)
+		for more() {
+			value, n := b.take(i)
+			if n == 0 {
+				break
+			}
+			for range n {
+				record(value)
+			}
+		}
 	}
 }
 
 // drainAtOnce is how many values are recorded between two calls of more.
 const drainAtOnce = 10_000
 
-func (b *Buckets) drain(i int, record func(float64), more func() bool) {
+// take removes values from a cell. What their mean does not say of the sum stays for later values.
+func (b *Buckets) take(i int) (value float64, n uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	c := &b.cells[i]
-	low, high := 0.0, math.MaxFloat64
+	if c.settle(); c.count == 0 {
+		return 0, 0
+	}
+	value = float64(c.sum) / sumUnit / float64(c.count)
 	if i > 0 {
-		low = math.Nextafter(b.bounds[i-1], math.MaxFloat64)
+		value = max(value, math.Nextafter(b.bounds[i-1], math.MaxFloat64))
 	}
 	if i < len(b.bounds) {
-		high = b.bounds[i]
+		value = min(value, b.bounds[i])
 	}
-	for more() {
-		pending := c.count.Load()
-		if pending == 0 {
-			return
-		}
-		// The sum may have values that are not counted yet, so the mean may be too high.
-		// What is not recorded of the sum stays for later values.
-		value := min(max(float64(c.sum.Load())/sumUnit/float64(pending), low), high)
-		now := min(pending, drainAtOnce)
-		c.count.Add(-now)
-		c.sum.Add(-int64(math.Round(value * float64(now) * sumUnit)))
-		for range now {
-			record(value)
-		}
-	}
+	n = min(c.count, drainAtOnce)
+	c.count -= n
+	c.sum -= min(c.sum, uint64(math.Round(value*float64(n)*sumUnit)))
+	return value, n
 }

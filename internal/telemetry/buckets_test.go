@@ -30,6 +30,31 @@ func TestSnapshot(t *testing.T) {
 	assert.Equal(t, map[float64]uint64{0.1: 2, 0.25: 3, 0.5: 4, 0.75: 4, 0.8: 5, 0.9: 6, 0.95: 6, 0.999: 7}, upTo)
 }
 
+// TestSnapshotOfMany adds more values to a bucket than it has room for beside their sum, from
+// several goroutines, and values that are no ratios.
+func TestSnapshotOfMany(t *testing.T) {
+	b := NewBuckets(Used)
+	var adding sync.WaitGroup
+	const goroutines, each = 4, full >> sumBits
+	for range goroutines {
+		adding.Go(func() {
+			for range each {
+				b.Observe(1)
+			}
+		})
+	}
+	adding.Wait()
+	for _, value := range []float64{-1, 2} {
+		b.Observe(value)
+	}
+	for range 2 {
+		count, sum, upTo := b.Snapshot()
+		assert.EqualValues(t, goroutines*each+2, count)
+		assert.InDelta(t, goroutines*each+1, sum, 1e-5)
+		assert.EqualValues(t, 1, upTo[0.999])
+	}
+}
+
 // TestDrain compares what is recorded with what was observed: the number in each bucket,
 // and the sum.
 func TestDrain(t *testing.T) {
