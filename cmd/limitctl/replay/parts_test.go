@@ -30,7 +30,7 @@ func TestQueue(t *testing.T) {
 				e.time -= rnd.Int64N(int64(late)) * 10
 			}
 			sent = append(sent, e)
-			q.add(e)
+			q.add(&e)
 		}
 		q.end()
 		slices.SortStableFunc(sent, func(a, b event) int { return cmp.Compare(a.time, b.time) })

@@ -3,6 +3,7 @@ package replay
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
@@ -13,7 +14,10 @@ import (
 // A presence says which keys of rules the requests of a log have. A log that never has a
 // user does not say that all requests come without one: it may just not record users. So
 // a rule is left out until a request has its key: see docs/design/replay.md.
-type presence map[string]*sought // by the text of the key
+type presence struct {
+	keys   map[string]*sought // by the text of the key
+	unseen []*sought
+}
 
 // A sought is a key of a rule, or a part of a joined one.
 type sought struct {
@@ -24,7 +28,7 @@ type sought struct {
 }
 
 // seek returns the entry of a key, or nil if its absence says nothing.
-func (p presence) seek(k grammar.Key) *sought {
+func (p *presence) seek(k grammar.Key) *sought {
 	if k.Kind == 0 || k.Kind == grammar.Global { // 0 is a function, which decides what the value is
 		return nil
 	}
@@ -32,16 +36,19 @@ func (p presence) seek(k grammar.Key) *sought {
 		p.seek(part)
 	}
 	text := k.String()
-	if p[text] == nil {
-		p[text] = &sought{key: k, costs: make(map[rules.Cost]rules.Cost)}
+	if p.keys[text] == nil {
+		p.keys[text] = &sought{key: k, costs: make(map[rules.Cost]rules.Cost)}
+		p.unseen = append(p.unseen, p.keys[text])
 	}
-	return p[text]
+	return p.keys[text]
 }
 
-func (p presence) read(e *event) {
-	for _, s := range p {
-		s.seen = s.seen || has(&s.key, e)
-	}
+// read notes which keys a record has. It forgets those that were seen, since it reads each record.
+func (p *presence) read(e *event) {
+	p.unseen = slices.DeleteFunc(p.unseen, func(s *sought) bool {
+		s.seen = has(&s.key, e)
+		return s.seen
+	})
 }
 
 // leaveOut returns a cost that is 0 for the requests until which no record had the key. It is the

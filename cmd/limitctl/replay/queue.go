@@ -26,8 +26,8 @@ type queue struct {
 	decide func(*event)
 }
 
-func (q *queue) add(e event) {
-	if q.events = append(q.events, e); len(q.events) >= 2*q.late {
+func (q *queue) add(e *event) {
+	if q.events = append(q.events, *e); len(q.events) >= 2*q.late {
 		q.first(max(1, q.late))
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -60,8 +59,8 @@ type run struct {
 	suggest  *suggester
 	until    int64         // the last time to read; 0 unless suggestions are tried out, which leave out what moved
 	request  *http.Request // of the current event
-	url      url.URL
-	finer    bool // whether a time has a fraction of a second
+	agent    [1]string     // its header User-Agent
+	finer    bool          // whether a time has a fraction of a second
 	result   Result
 
 	now         int64
@@ -77,7 +76,7 @@ func newRun(given *Options) (*run, error) {
 	if o.Reorder < -1 || o.MaxKeys < 0 || o.Top < 0 {
 		return nil, errors.New("replay: a negative number in Options: write 0 for the default")
 	}
-	r := &run{options: o, clients: make(map[string]*client), texts: make(map[string]string), newly: newTop(o.Top), buckets: newBuckets(), presence: make(presence),
+	r := &run{options: o, clients: make(map[string]*client), texts: make(map[string]string), newly: newTop(o.Top), buckets: newBuckets(), presence: presence{keys: make(map[string]*sought)},
 		request: &http.Request{Header: make(http.Header)}}
 	r.queue = queue{late: max(0, o.Reorder), decide: r.decide}
 	old, err := newSide(&o, r)
@@ -130,7 +129,7 @@ func (r *run) read(ctx context.Context, log Source) error {
 		e.client = r.client(r.address(record))
 		r.finer = r.finer || e.time%second != 0
 		r.presence.read(&e)
-		r.queue.add(e)
+		r.queue.add(&e)
 	}
 	return ctx.Err()
 }
@@ -165,13 +164,13 @@ func (r *run) decide(e *event) {
 
 // makeRequest makes the request of an event. It is used again for the next one.
 func (r *run) makeRequest(e *event) {
-	r.url = *e.place.url
-	r.url.RawQuery = e.query
-	r.request.Method, r.request.Host, r.request.URL = e.place.method, e.place.host, &r.url
+	e.place.url.RawQuery = e.query
+	r.request.Method, r.request.Host, r.request.URL = e.place.method, e.place.host, e.place.url
 	r.request.RemoteAddr = e.client.Address
 	clear(r.request.Header)
 	if e.agent != "" {
-		r.request.Header.Set("User-Agent", e.agent)
+		r.agent[0] = e.agent
+		r.request.Header["User-Agent"] = r.agent[:]
 	}
 	for field, value := range e.fields {
 		kind, name, _ := strings.Cut(field, " ")

@@ -53,8 +53,11 @@ func (f *Format) parse(line string, v *values, r *Record) error {
 func (f *Format) read(line string, v *values, r *Record) error {
 	err := f.parse(line, v, r)
 	for range maxWraps {
+		if err == nil {
+			break
+		}
 		text := unwrapped(line)
-		if err == nil || len(text) == len(line) {
+		if len(text) == len(line) {
 			break
 		}
 		line, err = text, f.parse(text, v, r)

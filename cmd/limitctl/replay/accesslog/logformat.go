@@ -86,14 +86,19 @@ func (t *template) cut(line string, v *values) error {
 	if !ok {
 		return errForm
 	}
+	escaped := strings.IndexByte(rest, '\\') >= 0
 	for i := range t.variables {
 		of := &t.variables[i]
-		end := of.end(rest)
+		end := of.end(rest, escaped)
 		if end < 0 || !strings.HasPrefix(rest[end:], of.after) {
 			return errForm
 		}
-		if of.name.rank > 0 {
+		switch {
+		case of.name.rank == 0:
+		case escaped:
 			v.set(of.name, unescape(rest[:end]))
+		default:
+			v.set(of.name, rest[:end])
 		}
 		rest = rest[end+len(of.after):]
 	}
@@ -106,12 +111,14 @@ func (t *template) cut(line string, v *values) error {
 // end returns where the value of a variable ends, or -1. Servers escape quotes in values, so
 // the first quote that is not escaped ends one. Users choose their names, which may contain
 // spaces and brackets: the time after a name is in the last brackets before a quote.
-func (v *variable) end(rest string) int {
+func (v *variable) end(rest string, escaped bool) int {
 	switch {
 	case v.after == "":
 		return len(rest)
-	case v.after[0] == '"':
+	case v.after[0] == '"' && escaped:
 		return quote(rest)
+	case v.after[0] == '"':
+		return strings.IndexByte(rest, '"')
 	case v.name.target == toUser && v.after == " [":
 		return strings.LastIndex(rest[:max(0, strings.IndexByte(rest, '"'))], v.after)
 	}
@@ -120,9 +127,6 @@ func (v *variable) end(rest string) int {
 
 // quote returns the index of the first quote that is not escaped, or -1.
 func quote(s string) int {
-	if i := strings.IndexByte(s, '"'); i < 0 || strings.IndexByte(s[:i], '\\') < 0 {
-		return i
-	}
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
 		case '"':

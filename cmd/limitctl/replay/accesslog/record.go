@@ -179,12 +179,18 @@ func (r *Record) setRequest(line string) {
 // isMethod reports whether s is a method: servers log methods of other letters too,
 // but those are not routed.
 func isMethod(s string) bool {
-	return s != "" && s[0] != '-' && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_") == ""
+	for i := range len(s) {
+		if c := s[i]; (c < 'A' || c > 'Z') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return s != "" && s[0] != '-'
 }
 
 // setTarget reads the target of a request: a path with a query, or a URL.
 func (r *Record) setTarget(s string) {
-	if scheme, rest, ok := strings.Cut(s, "://"); ok && 0 < len(scheme) && len(scheme) < 8 && s[0] != '/' {
+	if scheme := strings.Index(s[:min(len(s), 10)], "://"); scheme > 0 && s[0] != '/' {
+		rest := s[scheme+3:]
 		end := strings.IndexAny(rest, "/?")
 		if end < 0 {
 			end = len(rest)

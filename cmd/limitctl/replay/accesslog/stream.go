@@ -10,6 +10,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
@@ -194,25 +195,35 @@ type batch struct {
 // read reads the lines of the batch, and joins those that were split. The error is that of the
 // reader.
 func (b *batch) read(in *bufio.Reader, parts joiner) error {
-	for size := 0; size < batchSize; {
-		text, err := in.ReadSlice('\n')
-		line := string(bytes.TrimRight(text, "\r\n"))
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			line = parts.join(line)
+	var text strings.Builder // of all lines, which are parts of it
+	var ends []int
+	text.Grow(batchSize + batchSize/8)
+	var err error
+	for text.Len()+len(ends) < batchSize && err == nil {
+		var line []byte
+		if line, err = in.ReadSlice('\n'); len(line) > 0 {
+			if !errors.Is(err, bufio.ErrBufferFull) {
+				line = bytes.TrimRight(line, "\r\n")
+			}
+			text.Write(line)
+			ends = append(ends, text.Len())
 		}
 		for errors.Is(err, bufio.ErrBufferFull) {
 			_, err = in.ReadSlice('\n')
 		}
-		if len(text) > 0 {
-			b.lines = append(b.lines, line)
-			size += len(line) + 1
-		}
-		if err != nil {
-			b.lines = slices.AppendSeq(b.lines, maps.Values(parts)) // those that have no end
-			return err
-		}
 	}
-	return nil
+	begin := 0
+	b.lines = make([]string, len(ends))
+	for i, end := range ends {
+		if b.lines[i] = text.String()[begin:end]; end-begin < maxLine {
+			b.lines[i] = parts.join(b.lines[i])
+		}
+		begin = end
+	}
+	if err != nil {
+		b.lines = slices.AppendSeq(b.lines, maps.Values(parts)) // those that have no end
+	}
+	return err
 }
 
 // detect returns the format of the lines before one that names fields. If there is none, the error
@@ -251,7 +262,6 @@ func (b *batch) parse(current *Format) {
 	b.records = make([]Record, 0, len(b.lines))
 	b.stats.Formats = make(map[string]int64)
 	var v values
-	var r Record
 	for i, line := range b.lines {
 		if line == "" {
 			continue
@@ -271,12 +281,13 @@ func (b *batch) parse(current *Format) {
 			b.bad(i, "no known log format reads it")
 			continue
 		}
-		if err := current.read(line, &v, &r); err != nil {
+		n := len(b.records)
+		if err := current.read(line, &v, &b.records[:n+1][n]); err != nil {
 			b.bad(i, err.Error())
 			continue
 		}
 		b.stats.Formats[current.name]++
-		b.records = append(b.records, r)
+		b.records = b.records[:n+1]
 	}
 }
 
