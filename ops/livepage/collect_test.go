@@ -64,10 +64,10 @@ func BenchmarkObserve(b *testing.B) {
 	}
 }
 
-// BenchmarkTake measures decisions in memory with two rules: observed by nothing, by a
+// BenchmarkParallel measures decisions in memory with two rules, in parallel: observed by nothing, by a
 // function that does nothing, by the page, and with 10 viewers that each look at something
 // else.
-func BenchmarkTake(b *testing.B) {
+func BenchmarkParallel(b *testing.B) {
 	for _, size := range []struct{ policies, keys int }{{1, 1}, {1000, 100_000}} {
 		keys := make([]map[string]string, size.keys)
 		for i := range keys {

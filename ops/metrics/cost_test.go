@@ -44,27 +44,6 @@ var benchmarks = map[string][]limit.Rule{
 	"2-rules-refused": {{Key: limit.Everyone, Limit: core.MaxLimit, Window: time.Hour, Algorithm: limit.FixedWindow{}}, {Key: limit.ByIP, Limit: 1, Window: time.Hour, Algorithm: limit.FixedWindow{}}},
 }
 
-// BenchmarkTake measures decisions in memory without metrics and with them: the
-// difference is what metrics cost.
-func BenchmarkTake(b *testing.B) {
-	for _, name := range slices.Sorted(maps.Keys(benchmarks)) {
-		for _, exporter := range append([]string{"none"}, slices.Sorted(maps.Keys(exporters))...) {
-			b.Run(name+"/"+exporter, func(b *testing.B) {
-				options := &limit.Options{}
-				if make := exporters[exporter]; make != nil {
-					options.Observe = make(b)
-				}
-				policy := must.Get(limit.New(nil, options).Policy(limit.Named("p", benchmarks[name]...)))(b)
-				request := limit.Request{Keys: map[string]string{"ip": "203.0.113.9"}}
-				b.ReportAllocs()
-				for b.Loop() {
-					_, _ = policy.Take(b.Context(), request)
-				}
-			})
-		}
-	}
-}
-
 // BenchmarkObserve measures the function alone, in one goroutine and in several.
 func BenchmarkObserve(b *testing.B) {
 	for _, name := range slices.Sorted(maps.Keys(benchmarks)) {
