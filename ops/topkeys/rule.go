@@ -1,6 +1,7 @@
 package topkeys
 
 import (
+	containers "container/heap"
 	"strings"
 	"sync"
 	"time"
@@ -136,7 +137,7 @@ func (r *rule) add(order Order, e *entry, weight float64) {
 		e.count[order] += weight
 	case len(*h) < r.most:
 		e.in[order], e.count[order] = true, weight
-		h.push(slot{weight, e})
+		containers.Push(h, slot{weight, e})
 	default:
 		lowest := h.lowest(order)
 		lost := lowest.count[order]
@@ -147,6 +148,6 @@ func (r *rule) add(order Order, e *entry, weight float64) {
 			r.free = append(r.free, lowest)
 		}
 		e.in[order], e.count[order], e.err[order] = true, lost+weight, lost
-		h.replaceLowest(slot{lost + weight, e})
+		h.replaceLowest(lost+weight, e)
 	}
 }
