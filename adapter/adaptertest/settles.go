@@ -41,12 +41,12 @@ func silent(http.ResponseWriter, *http.Request) {}
 func unauthorized(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }
 
 // settlements are flows in which the status of the answer settles the cost of a request, and the
-// other rules of the set stay as they are.
+// other rules of the set stay as they are. A request whose handler writes nothing is settled when its
+// context ends, which may be after the client has the answer: see settlesStreams.
 func settlements() []flow {
 	answer := func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch status, _ := strconv.Atoi(r.Header.Get("X-Status")); status {
-			case 0: // a handler that writes nothing
 			case 1:
 				_, _ = w.Write([]byte("a body alone"))
 			case http.StatusNoContent:
@@ -57,7 +57,7 @@ func settlements() []flow {
 		})
 	}
 	get := func(status int) step { return send("GET /", status).from("X-Status", strconv.Itoa(status)) }
-	nothing, body := send("GET /", 200), send("GET /", 200).from("X-Status", "1").answers("a body alone")
+	body := send("GET /", 200).from("X-Status", "1").answers("a body alone")
 	costs := func(status int, left string) step { return get(status).says("RateLimit", `"units";r=`+left+`;t=3600`) }
 	failed := limit.Rule{Name: "failed", Key: limit.Everyone, Limit: 3, Window: time.Hour, Settle: rules.OnStatus(http.StatusUnauthorized)}
 	units := limit.Rule{Name: "units", Key: limit.Everyone, Limit: 100, Window: time.Hour,
@@ -67,9 +67,9 @@ func settlements() []flow {
 		{name: "settles", declare: func(r Router, h http.Handler) {
 			r.Handle("GET", "/", answer(h), limit.Rules(failed, limit.Global(time.Hour, 1000)))
 		}, steps: []step{
-			nothing, body, get(200), get(204), get(403), get(500), nothing, body, get(200), // only 401 counts
+			body, get(200), get(204), get(403), get(500), body, get(200), // only 401 counts
 			get(401), get(401), get(401),
-			send("GET /", 429, 429).says("RateLimit", `"failed";r=0;t=3600, "global-1h";r=988;t=3600`),
+			send("GET /", 429, 429).says("RateLimit", `"failed";r=0;t=3600, "global-1h";r=990;t=3600`),
 		}},
 		// The header is that of the decision, which takes 10. The last is settled at no more than
 		// there was room for.
@@ -232,8 +232,8 @@ func (s suite) settlesUsed(t *testing.T) {
 	}
 }
 
-// settlesStreams settles a stream by its status when its handler returns, and a hijacked
-// connection as 101.
+// settlesStreams settles a stream by its status when its handler returns, a hijacked connection as
+// 101, and a request that nothing has answered as 200 when it ends.
 func (s suite) settlesStreams(t *testing.T) {
 	router := s.framework(limit.New(nil, nil))
 	rules, statuses := settled(100)
@@ -247,11 +247,15 @@ func (s suite) settlesStreams(t *testing.T) {
 	}), rules)
 	hijacked, hijacks := settled(100)
 	router.Handle("GET", "/hijack", hijacking(t, "HTTP/1.1 204 No Content\r\n\r\n"), hijacked)
+	unanswered, ends := settled(100)
+	router.Handle("GET", "/silent", http.HandlerFunc(silent), unanswered)
 	c := serve(t, router)
 	assert.Equal(t, "part\npart\npart\n", c.send("GET", "/stream").body)
 	assert.Equal(t, http.StatusOK, <-statuses)
 	assert.Equal(t, http.StatusNoContent, c.send("GET", "/hijack").StatusCode)
 	assert.Equal(t, http.StatusSwitchingProtocols, <-hijacks)
+	assert.Equal(t, http.StatusOK, c.send("GET", "/silent").StatusCode)
+	assert.Equal(t, http.StatusOK, <-ends)
 }
 
 // settlesReset checks that clients that reset their streams settle nothing: the answer
