@@ -72,7 +72,11 @@ func newGateway(to *url.URL, store core.Store, rules limit.RuleSet, drain time.D
 
 // serve reads a request and forwards it if the rules admit the most that it can use.
 func (g *gateway) serve(w http.ResponseWriter, r *http.Request, a *api, policy *limit.Policy) {
-	key := a.keyForm.FindStringSubmatch(strings.Join(r.Header[a.keyField], ", "))
+	field := a.keyField
+	if r.Header[field] == nil {
+		field = "Authorization"
+	}
+	key := keyForm.FindStringSubmatch(field + ": " + strings.Join(r.Header[field], ", "))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 	q, problem := a.parse(body)
 	switch {
@@ -87,13 +91,13 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request, a *api, policy *
 			Keys:  map[string]string{"user": fmt.Sprintf("%x", sha256.Sum256([]byte(key[1])))},
 			Costs: q.costs(q.most),
 			Hold:  time.Minute, // after which the rules get back what a gateway that dies reserved
-		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.forward(w, r, q) })))
+		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.forward(w, r, q, field) })))
 	}
 }
 
 // forward sends an admitted request to the upstream, passes the reply on, and settles what was
 // used. It waits for the end of the reply even if the client has left.
-func (g *gateway) forward(w http.ResponseWriter, r *http.Request, q *query) {
+func (g *gateway) forward(w http.ResponseWriter, r *http.Request, q *query, keyField string) {
 	ctx, cancel := context.WithTimeout(g.cut, longest)
 	defer cancel()
 	defer context.AfterFunc(r.Context(), func() { time.AfterFunc(g.drain, cancel) })()
@@ -102,10 +106,9 @@ func (g *gateway) forward(w http.ResponseWriter, r *http.Request, q *query) {
 	to := g.upstream.JoinPath(q.path).String()
 	out, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(q.body))
 	must(err)
-	out.Header.Set("Content-Type", "application/json")
 	// Other fields, such as Anthropic-Beta, can change what a request costs.
-	for _, field := range []string{q.keyField, "Anthropic-Version", "Openai-Organization",
-		"Openai-Project", "User-Agent"} {
+	for _, field := range []string{keyField, "Content-Type", "User-Agent", "Anthropic-Version",
+		"Openai-Organization", "Openai-Project"} {
 		out.Header[field] = r.Header[field]
 	}
 	reply, err := g.transport.RoundTrip(out)

@@ -374,6 +374,10 @@ func TestPassedOn(t *testing.T) {
 		assert.Equal(t, []string{"", "k"}, []string{w.header.Get("Authorization"), w.header.Get("X-Api-Key")})
 		assert.Contains(t, string(w.body), `"max_tokens":1024`)
 		assert.NotContains(t, string(w.body), "stream_options")
+		r = w.request(w.t.Context(), anthropic.path, mess)
+		r.Header.Del("X-Api-Key") // as @anthropic-ai/sdk sends its key
+		assert.Equal(t, 200, w.send(r).status)
+		assert.Equal(t, []string{"Bearer k", ""}, []string{w.header.Get("Authorization"), w.header.Get("X-Api-Key")})
 		assert.Equal(t, []string{"8", ""}, []string{got.header.Get("Anthropic-Ratelimit-Requests-Remaining"), got.header.Get("X-Ratelimit-Limit-Requests")})
 	})
 }
@@ -591,7 +595,7 @@ func TestInvalid(t *testing.T) {
 			}
 		}
 		for _, header := range []http.Header{{}, {"X-Api-Key": {""}}, {"X-Api-Key": {"k k"}}, {"X-Api-Key": {"ké"}}, {"X-Api-Key": {"k", "j"}},
-			{"Authorization": {"Bearer k"}}} {
+			{"Authorization": {"Bearer k k"}}, {"Authorization": {"k"}}} {
 			r := w.request(w.t.Context(), anthropic.path, mess)
 			r.Header = header
 			got := w.send(r)

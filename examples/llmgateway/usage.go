@@ -17,10 +17,8 @@ import (
 )
 
 const (
-	maxTokens     = 100_000_000 // of one kind in a request
-	maxReply      = 64 << 20    // bytes
-	overhead      = 1_000       // input tokens without bytes in the body, such as those of tool use
-	defaultOutput = 1_024       // tokens, where the request does not say
+	maxTokens = 100_000_000 // of one kind in a request
+	overhead  = 1_000       // input tokens without bytes in the body, such as those of tool use
 )
 
 // A usage is the tokens of a request, by their kinds.
@@ -45,8 +43,7 @@ var prices = map[string]usage{
 type api struct {
 	path        string
 	style       limit.Headers
-	keyField    string // of the header
-	keyForm     *regexp.Regexp
+	keyField    string         // comes before Authorization
 	most        string         // the field that bounds the output
 	counts      [5]string      // the fields of a usage, by kind
 	whole, part int            // the first of these kinds is counted with the other one
@@ -55,8 +52,8 @@ type api struct {
 }
 
 var openAI = &api{
-	path: "/v1/chat/completions", style: limit.OpenAI, most: "max_completion_tokens",
-	keyField: "Authorization", keyForm: regexp.MustCompile(`^Bearer ([!-~]+)$`),
+	path: "/v1/chat/completions", style: limit.OpenAI, keyField: "Authorization",
+	most: "max_completion_tokens",
 	counts: [5]string{input: "prompt_tokens", cached: "prompt_tokens_details.cached_tokens",
 		output: "completion_tokens"},
 	whole: input, part: cached,
@@ -65,8 +62,7 @@ var openAI = &api{
 }
 
 var anthropic = &api{
-	path: "/v1/messages", style: limit.Anthropic, most: "max_tokens",
-	keyField: "X-Api-Key", keyForm: regexp.MustCompile(`^([!-~]+)$`),
+	path: "/v1/messages", style: limit.Anthropic, keyField: "X-Api-Key", most: "max_tokens",
 	counts: [5]string{input: "input_tokens", cached: "cache_read_input_tokens",
 		written: "cache_creation_input_tokens", hour: "cache_creation.ephemeral_1h_input_tokens",
 		output: "output_tokens"},
@@ -111,6 +107,7 @@ func (q *query) costs(u usage) map[string]int64 {
 // What can cost more tokens than it has bytes, or has other prices, is refused, and so are names
 // such as Max_Tokens, which some parsers read as max_tokens.
 var (
+	keyForm     = regexp.MustCompile(`^(?:Authorization: Bearer|X-Api-Key:) ([!-~]+)$`)
 	otherFields = regexp.MustCompile(`[^a-z0-9_]|^(audio|container|inference_geo|mcp_servers|` +
 		`modalities|prediction|service_tier|speed|web_search_options)$`)
 	otherTypes = regexp.MustCompile(`"type":"(image|input_|file|document|container_|computer_|bash_|` +
@@ -145,7 +142,7 @@ func (a *api) parse(body []byte) (*query, error) {
 	if err := json.Unmarshal(plain, &asked); err != nil {
 		return nil, fmt.Errorf("a field is not that of the API: %.200w", err)
 	}
-	tokens := cmp.Or(max(asked.Max, asked.MaxOutput), defaultOutput)
+	tokens := cmp.Or(max(asked.Max, asked.MaxOutput), 1_024) // of output, in each choice
 	most := usage{output: int64(tokens) * int64(max(1, asked.N))}
 	most[hour] = int64(len(body)) + overhead // a token for each byte, at the highest price
 	price, ok := prices[asked.Model]
@@ -166,7 +163,7 @@ func (a *api) parse(body []byte) (*query, error) {
 // of it, pass returns an error, and the output of a stream is estimated: a token for every four
 // bytes of its deltas.
 func (q *query) pass(w http.ResponseWriter, body io.ReadCloser) (err error) {
-	lines, end := bufio.NewReader(http.MaxBytesReader(w, body, maxReply)), byte('\n')
+	lines, end := bufio.NewReader(http.MaxBytesReader(w, body, 64<<20)), byte('\n')
 	if !q.stream {
 		end = 0 // a plain reply is one line
 	}
