@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -31,11 +30,6 @@ import (
 	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/redisstore"
 )
-
-func TestMain(m *testing.M) {
-	log.SetOutput(io.Discard) // ReverseProxy logs clients that leave
-	m.Run()
-}
 
 // A network has the connections of one listener. Time stands still while bytes are on it.
 type network struct {
@@ -271,41 +265,42 @@ func TestUsage(t *testing.T) {
 		answer http.HandlerFunc
 		want   quota
 	}{
-		"plain":                      {chat, answers(200, plainChat), chatUsed},
-		"stream":                     {chatStream, streams(chunk, chunk, chunkUsage, chunkDone), chatUsed},
-		"stream of bytes":            {chatStream, streams(split(chunk+chunkUsage+chunkDone, 1)...), chatUsed},
-		"stream with CRLF":           {chatStream, streams(strings.ReplaceAll(chunk+chunkUsage+chunkDone, "\n", "\r\n")), chatUsed},
-		"stream without a last line": {chatStream, streams(chunk, strings.TrimSpace(chunkUsage)), chatUsed},
-		"usage twice":                {chatStream, streams(chunkUsage, chunk, chunkUsage, chunkDone), chatUsed},
-		"usage that grows":           {chatStream, streams(strings.ReplaceAll(chunkUsage, `:7`, `:3`), chunkUsage, chunkDone), chatUsed},
-		"usage and then a cut":       {chatStream, cut(streams(chunk, chunkUsage, `data: {"cho`)), chatUsed},
-		"a line without an end":      {chatStream, streams(long[:len(long)/2], long[len(long)/2:], chunkUsage), chatUsed},
-		"no usage":                   {chatStream, streams(chunk, chunkDone), most(chatStream)},
-		"no usage, plain":            {chat, answers(200, `{"choices":[]}`), most(chat)},
-		"no JSON":                    {chat, answers(200, `usage`), most(chat)},
-		"nothing":                    {chat, answers(200, ``), most(chat)},
-		"an empty usage":             {chat, answers(200, `{"usage":{}}`), most(chat)},
-		"a negative usage":           {chat, answers(200, `{"usage":{"prompt_tokens":90,"completion_tokens":-7}}`), most(chat)},
-		"more cached than read":      {chat, answers(200, `{"usage":{"prompt_tokens":1,"prompt_tokens_details":{"cached_tokens":2}}}`), most(chat)},
-		"a huge usage":               {chat, answers(200, `{"usage":{"prompt_tokens":9000000000000000000}}`), most(chat)},
-		"a usage with fractions":     {chat, answers(200, `{"usage":{"prompt_tokens":1.5}}`), most(chat)},
-		"more than was reserved":     {chat, answers(200, `{"usage":{"prompt_tokens":30,"completion_tokens":600}}`), quota{1, 30, 600, 0, 30*2/5 + 600*8/5}},
-		"more than there is":         {chat, answers(200, `{"usage":{"prompt_tokens":30,"completion_tokens":6000}}`), quota{1, 30, 5_000, 0, 30*2/5 + 6000*8/5}},
-		"cut within a chunk":         {chatStream, cut(streams(chunk, chunk, chunk[:20])), of(chatStream, int64(2*cutOpenAI+3)/4, most(chatStream))},
-		"cut before a chunk":         {chatStream, cut(streams("")), of(chatStream, 0, most(chatStream))},
-		"cut, plain":                 {chat, cut(answers(200, plainChat[:40])), most(chat)},
-		"a long line and a cut":      {chatStream, cut(streams(long)), most(chatStream)},
-		"500":                        {chat, answers(500, plainChat), free},
-		"429":                        {chatStream, answers(429, `{}`), free},
-		"a refused connection":       {chat, nil, free},
-		"a connection that is cut":   {chat, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, free},
-		"message":                    {mess, answers(200, plainMess), messUsed},
-		"message, stream":            {messStream, streams(start, block, block, blockUsage, messageStop), messUsed},
-		"message, stream of bytes":   {messStream, streams(split(start+block+blockUsage+messageStop, 1)...), messUsed},
-		"message, usage twice":       {messStream, streams(start, block, start, blockUsage, blockUsage, messageStop), messUsed},
-		"message, usage in the end":  {messStream, streams(strings.ReplaceAll(strings.ReplaceAll(start+blockUsage, `,"output_tokens":1`, ``), `"message":`, `"m":`), start, blockUsage), messUsed},
-		"message, no usage":          {messStream, streams(block, messageStop), most(messStream)},
-		"message, cut in a chunk":    {messStream, cut(streams(start, block, block[:60])), of(messStream, int64(cutBlock+3)/4, messUsed)},
+		"plain":                       {chat, answers(200, plainChat), chatUsed},
+		"stream":                      {chatStream, streams(chunk, chunk, chunkUsage, chunkDone), chatUsed},
+		"stream of bytes":             {chatStream, streams(split(chunk+chunkUsage+chunkDone, 1)...), chatUsed},
+		"stream with CRLF":            {chatStream, streams(strings.ReplaceAll(chunk+chunkUsage+chunkDone, "\n", "\r\n")), chatUsed},
+		"stream without a last line":  {chatStream, streams(chunk, strings.TrimSpace(chunkUsage)), chatUsed},
+		"usage twice":                 {chatStream, streams(chunkUsage, chunk, chunkUsage, chunkDone), chatUsed},
+		"usage that grows":            {chatStream, streams(strings.ReplaceAll(chunkUsage, `:7`, `:3`), chunkUsage, chunkDone), chatUsed},
+		"usage and then a cut":        {chatStream, cut(streams(chunk, chunkUsage, `data: {"cho`)), chatUsed},
+		"a line without an end":       {chatStream, streams(long[:len(long)/2], long[len(long)/2:], chunkUsage), chatUsed},
+		"no usage":                    {chatStream, streams(chunk, chunkDone), most(chatStream)},
+		"no usage, plain":             {chat, answers(200, `{"choices":[]}`), most(chat)},
+		"no JSON":                     {chat, answers(200, `usage`), most(chat)},
+		"nothing":                     {chat, answers(200, ``), most(chat)},
+		"an empty usage":              {chat, answers(200, `{"usage":{}}`), most(chat)},
+		"a negative usage":            {chat, answers(200, `{"usage":{"prompt_tokens":90,"completion_tokens":-7}}`), most(chat)},
+		"more cached than read":       {chat, answers(200, `{"usage":{"prompt_tokens":1,"prompt_tokens_details":{"cached_tokens":2}}}`), most(chat)},
+		"a huge usage":                {chat, answers(200, `{"usage":{"prompt_tokens":9000000000000000000}}`), most(chat)},
+		"a usage with fractions":      {chat, answers(200, `{"usage":{"prompt_tokens":1.5}}`), most(chat)},
+		"more than was reserved":      {chat, answers(200, `{"usage":{"prompt_tokens":30,"completion_tokens":600}}`), quota{1, 30, 600, 0, 30*2/5 + 600*8/5}},
+		"more than there is":          {chat, answers(200, `{"usage":{"prompt_tokens":30,"completion_tokens":6000}}`), quota{1, 30, 5_000, 0, 30*2/5 + 6000*8/5}},
+		"cut within a chunk":          {chatStream, cut(streams(chunk, chunk, chunk[:20])), of(chatStream, int64(2*cutOpenAI+3)/4, most(chatStream))},
+		"cut before a chunk":          {chatStream, cut(streams("")), of(chatStream, 0, most(chatStream))},
+		"cut, plain":                  {chat, cut(answers(200, plainChat[:40])), most(chat)},
+		"a long line and a cut":       {chatStream, cut(streams(long)), most(chatStream)},
+		"500":                         {chat, answers(500, plainChat), free},
+		"429":                         {chatStream, answers(429, `{}`), free},
+		"a refused connection":        {chat, nil, free},
+		"a connection that is cut":    {chat, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, free},
+		"message":                     {mess, answers(200, plainMess), messUsed},
+		"message, stream":             {messStream, streams(start, block, block, blockUsage, messageStop), messUsed},
+		"message, stream of bytes":    {messStream, streams(split(start+block+blockUsage+messageStop, 1)...), messUsed},
+		"message, usage twice":        {messStream, streams(start, block, start, blockUsage, blockUsage, messageStop), messUsed},
+		"message, usage in the end":   {messStream, streams(strings.ReplaceAll(strings.ReplaceAll(start+blockUsage, `,"output_tokens":1`, ``), `"message":`, `"m":`), start, blockUsage), messUsed},
+		"message, no usage":           {messStream, streams(block, messageStop), most(messStream)},
+		"message, cut in a chunk":     {messStream, cut(streams(start, block, block[:60])), of(messStream, int64(cutBlock+3)/4, messUsed)},
+		"message, cut before a block": {messStream, cut(streams(strings.Replace(start, `"output_tokens":1`, `"output_tokens":3`, 1))), of(messStream, 3, messUsed)},
 		"message, an error at its end": {messStream, streams(start, block, "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\n"),
 			of(messStream, int64(cutBlock+3)/4, messUsed)},
 		"message, 529": {messStream, answers(529, `{}`), free},
@@ -547,6 +542,7 @@ func TestInvalid(t *testing.T) {
 			"nothing":            {``, 400},
 			"no JSON":            {`{"model":`, 400},
 			"two values":         {chat + chat, 400},
+			"no UTF-8":           {strings.Replace(chat, "Hi", strings.Repeat("\xff", 5_000), 1), 400}, // U+FFFD has three bytes
 			"null":               {`null`, 400},
 			"a list":             {`[]`, 400},
 			"no model":           {`{}`, 400},

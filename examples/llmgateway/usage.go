@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
 
@@ -18,7 +19,7 @@ import (
 
 const (
 	maxTokens = 100_000_000 // of one kind in a request
-	overhead  = 1_000       // input tokens without bytes in the body, such as those of tool use
+	overhead  = 1_000       // input tokens beside one for each byte, such as those of tool use
 )
 
 // A usage is the tokens of a request, by their kinds.
@@ -28,7 +29,7 @@ const (
 	input   = iota // that is new
 	cached         // input that is read from a cache
 	written        // input that is written to a cache for 5 minutes
-	hour           // input that is written to a cache for an hour
+	hour           // input that is written to a cache for an hour, at the highest price
 	output
 )
 
@@ -119,8 +120,8 @@ func (a *api) parse(body []byte) (*query, error) {
 	var fields map[string]any // what is forwarded, so that no two parsers read one body
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.UseNumber()
-	if decoder.Decode(&fields) != nil || fields == nil || !gjson.ValidBytes(body) {
-		return nil, fmt.Errorf("the body must be an object")
+	if decoder.Decode(&fields) != nil || fields == nil || !gjson.ValidBytes(body) || !utf8.Valid(body) {
+		return nil, fmt.Errorf("the body must be an object, in UTF-8")
 	}
 	for name, value := range fields {
 		if otherFields.MatchString(name) {
@@ -143,8 +144,7 @@ func (a *api) parse(body []byte) (*query, error) {
 		return nil, fmt.Errorf("a field is not that of the API: %.200w", err)
 	}
 	tokens := cmp.Or(max(asked.Max, asked.MaxOutput), 1_024) // of output, in each choice
-	most := usage{output: int64(tokens) * int64(max(1, asked.N))}
-	most[hour] = int64(len(body)) + overhead // a token for each byte, at the highest price
+	most := usage{hour: int64(len(body)) + overhead, output: int64(tokens) * int64(max(1, asked.N))}
 	price, ok := prices[asked.Model]
 	if !ok || otherTypes.Match(plain) || most[output] > maxTokens {
 		return nil, fmt.Errorf("write text, at most %d tokens, and a model with a price", maxTokens)
@@ -178,7 +178,7 @@ func (q *query) pass(w http.ResponseWriter, body io.ReadCloser) (err error) {
 		}
 	}
 	if q.stream && !q.final && (failed || err != io.EOF) {
-		q.used[output] = min(q.most[output], (q.deltas+3)/4)
+		q.used[output] = min(q.most[output], max(q.counts[output], (q.deltas+3)/4))
 	}
 	return err
 }
