@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -79,6 +80,19 @@ func TestDrain(t *testing.T) {
 		assert.InDelta(t, wantSum, gotSum, 1e-5*float64(n))
 	}
 	b.Drain(func(float64) { t.Error("recorded twice") }, always)
+}
+
+// TestDrainAboveBound drains a value whose six digits are those of a bound, though it is above it.
+// The next value is not changed by that.
+func TestDrainAboveBound(t *testing.T) {
+	b := NewBuckets(Used)
+	for _, value := range []float64{math.Nextafter(0.1, 1), 0.2} {
+		b.Observe(value)
+		b.Drain(func(got float64) {
+			assert.InDelta(t, value, got, 1e-5)
+			assert.Equal(t, cellOf(value), cellOf(got))
+		}, always)
+	}
 }
 
 // TestDrainStops leaves values for the next Drain.
