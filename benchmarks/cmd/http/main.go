@@ -33,6 +33,7 @@ import (
 	"github.com/routelimit/limit/benchmarks/internal/stats"
 	"github.com/routelimit/limit/echolimit"
 	"github.com/routelimit/limit/ginlimit"
+	"github.com/routelimit/limit/internal/turns"
 )
 
 // twoRules admit everything that one goroutine can send. Each address comes again before its
@@ -98,7 +99,7 @@ func (g group) measure(rounds int) error {
 	for i, s := range g.servers {
 		serve[i] = serving(s.handler)
 	}
-	ns, err := stats.Turns(serve, rounds)
+	ns, err := turns.Run(serve, rounds)
 	if err != nil {
 		return err
 	}

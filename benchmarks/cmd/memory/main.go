@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/routelimit/limit/benchmarks/internal/stats"
+	"github.com/routelimit/limit/internal/turns"
 )
 
 // A load is what the callers ask for. A second rule, which all keys share, refuses nothing.
@@ -120,7 +121,7 @@ func (l load) measureOne(rows []row, at, rounds int, decides []caller, keys []st
 			}
 		}
 	}
-	ns, err := stats.Turns(functions, rounds)
+	ns, err := turns.Run(functions, rounds)
 	for i := range functions {
 		if functions[i] != nil && err == nil && l.counts(admitted[i]/asked[i]) {
 			rows[i].ns[at] = ns[i]

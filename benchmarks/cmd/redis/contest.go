@@ -16,8 +16,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/routelimit/limit/benchmarks/internal/stats"
 	"github.com/routelimit/limit/internal/histogram"
+	"github.com/routelimit/limit/internal/turns"
 )
 
 // A contest compares ways to decide. They run in this process, one after the other in
@@ -205,7 +205,7 @@ func (t contest) usage(ctx context.Context, callers []caller) (u usage, err erro
 	if err := info.Err(); err != nil {
 		return u, err
 	}
-	client, err := stats.Time()
+	client, err := turns.Time()
 	if err != nil {
 		return u, err
 	}

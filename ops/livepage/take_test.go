@@ -1,27 +1,22 @@
-//go:build unix
-
 package livepage
 
 import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/must"
+	"github.com/routelimit/limit/internal/turns"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/ops/topkeys"
 )
 
 // BenchmarkTake decides by two rules in memory: observed by nothing, by a function that does nothing, by
 // topkeys, by the page, and by the page with a viewer.
-// It measures all in turn and by processor time, which other programs on the machine hardly
-// disturb, and reports the median of what each costs beyond a decision that nothing observes.
 func BenchmarkTake(b *testing.B) {
 	names := []string{"none", "empty", "topkeys", "page", "viewer"}
 	for _, size := range []int{1, 1000} {
@@ -53,7 +48,7 @@ func BenchmarkTake(b *testing.B) {
 						i++
 					})
 				}
-				report(b, names, turns(functions))
+				turns.Report(b, names, functions)
 			})
 		}
 	}
@@ -71,49 +66,4 @@ func watch(b *testing.B, p *page) {
 			}
 		}
 	}()
-}
-
-// turns returns the ns of processor time of a call of each function, in rounds of 10 ms.
-func turns(functions []func()) [][]float64 {
-	const rounds, slice = 21, 10 * time.Millisecond
-	used := func() time.Duration {
-		var u syscall.Rusage
-		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // it does not fail for this process
-		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-	}
-	ns := make([][]float64, len(functions))
-	calls := make([]int, len(functions))
-	for i, f := range functions {
-		for began := used(); used()-began < slice; calls[i] += 100 {
-			for range 100 {
-				f()
-			}
-		}
-	}
-	for range rounds {
-		for i, f := range functions {
-			began := used()
-			for range calls[i] {
-				f()
-			}
-			ns[i] = append(ns[i], float64(used()-began)/float64(calls[i]))
-		}
-	}
-	return ns
-}
-
-// report reports the median of what each function costs beyond the first.
-func report(b *testing.B, names []string, ns [][]float64) {
-	b.ReportMetric(0, "ns/op")
-	for i, name := range names {
-		more := make([]float64, len(ns[i]))
-		for round := range more {
-			more[round] = ns[i][round]
-			if i > 0 {
-				more[round] -= ns[0][round]
-			}
-		}
-		slices.Sort(more)
-		b.ReportMetric(more[len(more)/2], "ns-"+name)
-	}
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package stats
+package turns
 
 import (
 	"syscall"
