@@ -23,7 +23,7 @@ local function decide_left(KEYS, ARGV)
 OTHER
 end
 
-local call, pcall, byte, find, format, rep, sub = redis.call, redis.pcall, string.byte, string.find, string.format, string.rep, string.sub
+local call, pcall, byte, find, format, sub = redis.call, redis.pcall, string.byte, string.find, string.format, string.sub
 local last = #ARGV
 local now, deadline, grace, list = ARGV[1], ARGV[2] + 0, ARGV[3] + 0, ARGV[5]
 local life, id, memory, flags = ARGV[last - 1] + 0, sub(ARGV[last - 2], 1, 24), ARGV[last - 3] + 0, sub(ARGV[last - 2], 25)
