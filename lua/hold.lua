@@ -38,8 +38,7 @@ else
 end
 ARGV[1] = now
 
-local some = H > 0 and call('EXISTS', unpack(KEYS, first + 1, first + H)) > 0
-for h = 1, some and H or 0 do -- each key has few holds, of which none has ended
+for h = 1, H do -- each key has few holds, of which none has ended
   local value = pcall('GET', KEYS[first + h])
   if value then
     usual = type(value) == 'string' and byte(value) == 72 and #value < 3000 and (#value - 17) % 94 == 0 and not find(value, id, 18, true)
@@ -60,6 +59,8 @@ for h = 1, some and H or 0 do -- each key has few holds, of which none has ended
     usual = usual and soonest
     if not usual then break end
     few[h] = value
+  elseif h == 1 and H > 1 and call('EXISTS', unpack(KEYS, first + 2, first + H)) == 0 then
+    break -- most keys have no holds
   end
 end
 
