@@ -3,7 +3,6 @@ package core
 import (
 	"slices"
 	"sort"
-	"unsafe"
 )
 
 // SlidingLog admits at most Limit units in any window, exactly: a unit admitted at t counts at
@@ -25,10 +24,10 @@ const SlidingLog Algorithm = 0
 // A Log is the [State] of a [SlidingLog]: the times of the units within the longest window of its
 // versions, oldest first. It is exported for stores that embed it. The zero Log is that of a new
 // key. Many keys are seldom used, so it is small: a key with one time has no ring, and the ring is
-// a pointer and a length.
+// a pointer to a slice.
 type Log struct {
 	usual
-	ring   *int64   // the first of room times; the i-th oldest is at (head+i) % room; nil until there are two
+	ring   *[]int64 // room times; the i-th oldest is at (head+i) % room; nil until there are two
 	newest int64    // of the times, if there are any
 	kept   versions // which times are kept, if there are any
 
@@ -48,7 +47,7 @@ func (l *Log) slot(i int32) *int64 {
 	if i += l.head; i >= l.room {
 		i -= l.room
 	}
-	return (*int64)(unsafe.Add(unsafe.Pointer(l.ring), uintptr(i)*unsafe.Sizeof(*l.ring)))
+	return &(*l.ring)[i]
 }
 
 func (l *Log) at(i int32) int64 { return *l.slot(i) }
@@ -184,7 +183,10 @@ func (l *Log) grow(n int32) {
 
 // list makes ring that of l, with the oldest time first.
 func (l *Log) list(ring []int64) {
-	l.ring, l.room, l.head = unsafe.SliceData(ring), int32(len(ring)), 0
+	if l.ring == nil {
+		l.ring = new([]int64)
+	}
+	*l.ring, l.room, l.head = ring, int32(len(ring)), 0
 }
 
 // After implements [State]: the n oldest units must leave, or the key must be new again,
@@ -232,8 +234,8 @@ func (l *Log) Return(r *Return, now int64) int64 {
 func (l *Log) Clone() State {
 	copied := *l
 	if l.ring != nil {
-		ring := slices.Clone(unsafe.Slice(l.ring, l.room))
-		copied.ring = unsafe.SliceData(ring)
+		ring := slices.Clone(*l.ring)
+		copied.ring = &ring
 	}
 	return &copied
 }

@@ -53,8 +53,8 @@ const DefaultMaxKeys = 1 << 17
 // # Memory
 //
 // A key of up to 15 bytes takes about 120 bytes, and a longer one its own bytes
-// more. From the second unit on, a [core.SlidingLog] takes 8 bytes more for each unit
-// that it has held at once, rounded up to a power of two. [core.Concurrency] takes 24
+// more. From the second unit on, a [core.SlidingLog] takes 24 bytes more, and 8 for each
+// unit that it has held at once, rounded up to a power of two. [core.Concurrency] takes 24
 // bytes for each lease. MaxKeys bounds keys, not units: the log of a large limit is large.
 //
 // A decision on known keys allocates nothing if it has at most four charges.
