@@ -84,7 +84,7 @@ type logEntry struct {
 	inside core.Log
 }
 
-// A longLogEntry is a logEntry whose key is long. Its state is at the same place.
+// A longLogEntry is a logEntry whose key is long.
 type longLogEntry struct {
 	longEntry
 	inside core.Log
@@ -133,7 +133,12 @@ func (e *entry) state() core.State {
 }
 
 // log returns the state of a key of the default algorithm.
-func (e *entry) log() *core.Log { return &(*logEntry)(unsafe.Pointer(e)).inside }
+func (e *entry) log() *core.Log {
+	if !e.short {
+		return &(*longLogEntry)(unsafe.Pointer(e)).inside
+	}
+	return &(*logEntry)(unsafe.Pointer(e)).inside
+}
 
 // spares holds entries of each algorithm that are in no table: those for new keys
 // whose charges took nothing. It keeps a flood of refusals from allocating.
