@@ -2,6 +2,7 @@ package core
 
 import (
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 )
@@ -266,4 +267,39 @@ func TestDecideLeavesNoTrace(t *testing.T) {
 
 func sameDecision(a, b Decision) bool {
 	return a.Allowed == b.Allowed && a.At == b.At && slices.Equal(a.Outcomes(), b.Outcomes())
+}
+
+// TestDecideLogsAgain tests that a decision that was used before is as a new one, and that copies
+// of it stay as they are.
+func TestDecideLogsAgain(t *testing.T) {
+	for _, n := range []int{1, 4, 5, MaxCharges} {
+		charges, logs := make([]Charge, n), make([]*Log, n)
+		for i := range charges {
+			charges[i], logs[i] = Charge{Quota: Quota{Limit: 2, Window: 1_000}, Cost: 1}, new(Log)
+		}
+		used := NewDecision(7, n)
+		used.SetTimeOf(n-1, 8)
+		for now := range int64(3) {
+			used.Delay, used.Forgiven, used.Tag = 1, 2, 3
+			for i := range n {
+				used.Outcomes()[i] = Outcome{Remaining: 4, RetryAfter: 5, MoreAfter: 6, ResetAfter: 7}
+				used.SetOverflow(i, SharedQuota)
+			}
+			copied := used
+			before := copied.Clone()
+			var fresh Decision
+			states := make([]State, n)
+			for i := range logs {
+				states[i] = logs[i].Clone()
+			}
+			fresh.Decide(10+now, charges, states)
+			used.DecideLogs(10+now, charges, logs)
+			if !reflect.DeepEqual(used, fresh) {
+				t.Errorf("%d charges at %d: decided %+v, want %+v", n, now, used, fresh)
+			}
+			if !slices.Equal(copied.Outcomes(), before.Outcomes()) {
+				t.Errorf("%d charges at %d: a copy has changed to %+v", n, now, copied.Outcomes())
+			}
+		}
+	}
 }

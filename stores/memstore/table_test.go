@@ -253,3 +253,30 @@ func checkTable(t *testing.T, keys *table, known map[string]*entry, now int64) {
 		t.Fatalf("found %d of %d entries in %d buckets", found, keys.len, len(keys.buckets))
 	}
 }
+
+// TestShortEntries tests that the key is part of an entry only where the entry has room for it, also
+// after the algorithm of its rule has changed: elsewhere its bytes would be taken for a pointer.
+func TestShortEntries(t *testing.T) {
+	for _, n := range []int{0, 1, maxShort - 1, maxShort, maxShort + 1} {
+		s, _ := at(1_000_000)
+		key, buffer := strings.Repeat("\x00", n), make([]byte, n)
+		for _, a := range []core.Algorithm{core.SlidingLog, core.FixedWindow, core.SlidingLog} {
+			clear(buffer)
+			take(t, s, core.Charge{Rule: "rule", Key: unsafe.String(unsafe.SliceData(buffer), n), Cost: 1,
+				Quota: core.Quota{Algorithm: a, Limit: 5, Window: 1_000_000}})
+			for i := range buffer {
+				buffer[i] = 'x' // as a framework that uses its buffers again
+			}
+			if keys := s.Keys(&core.Charge{Policy: "policy", Rule: "rule"}); len(keys) != 1 || keys[0] != key {
+				t.Errorf("keys %q of %d bytes", keys, n)
+			}
+			for i := range s.shards {
+				for _, e := range s.shards[i].keys.buckets {
+					if want := n <= maxShort && e != nil && e.algorithm == core.SlidingLog; e != nil && e.short != want {
+						t.Errorf("a key of %d bytes, algorithm %d: short is %v", n, e.algorithm, e.short)
+					}
+				}
+			}
+		}
+	}
+}
