@@ -167,7 +167,7 @@ var neverDirectly = []struct{ from, to, because string }{
 
 // forTests lists the packages that are made for tests. The others must not
 // bring package testing, and its flags, into the programs of users.
-var forTests = []string{"stores/storetest", "adapter/adaptertest", "internal/faultproxy", "internal/must", "internal/race", "internal/redistest", "internal/routetest"}
+var forTests = []string{"stores/storetest", "adapter/adaptertest", "internal/faultproxy", "internal/must", "internal/race", "internal/redistest", "internal/routetest", "internal/turns"}
 
 // TestArrows checks which packages stand on which.
 func TestArrows(t *testing.T) {
