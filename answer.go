@@ -68,8 +68,10 @@ func strictness(r *Refusal) int {
 
 // refusal returns what the request of a refused decision meets, or nil for 429.
 func (d *Decision) refusal() *Refusal {
-	if p := d.policy; p != nil && p.refusals != nil && d.strictest() >= 0 { // most policies have none
-		return &p.refusals[d.strictest()]
+	if d.policy != nil && d.policy.refusals != nil { // most policies have none
+		if i := d.strictest(); i >= 0 {
+			return &d.policy.refusals[i]
+		}
 	}
 	return nil
 }

@@ -150,23 +150,16 @@ func TestHoldLives(t *testing.T) {
 
 // outs is a store that does not answer some settlements, nor anything while it is down.
 type outs struct {
-	*memstore.Store
+	faulty
+	core.Holder
 	unsettled atomic.Int64
-	down      atomic.Bool
-}
-
-func (o *outs) Take(ctx context.Context, asks []core.Ask) error {
-	if o.down.Load() {
-		return core.ErrUnavailable
-	}
-	return o.Store.Take(ctx, asks)
 }
 
 func (o *outs) Settle(ctx context.Context, list []core.Settlement) ([]core.Settled, error) {
 	if o.unsettled.Add(-1) >= 0 {
 		return nil, core.ErrUnavailable
 	}
-	return o.Store.Settle(ctx, list)
+	return o.Holder.Settle(ctx, list)
 }
 
 // TestSettledBeforeAnOutage has an outage begin when a request was settled, at once or at the second
@@ -174,7 +167,8 @@ func (o *outs) Settle(ctx context.Context, list []core.Settlement) ([]core.Settl
 func TestSettledBeforeAnOutage(t *testing.T) {
 	for unsettled := range int64(2) {
 		for _, used := range []int64{5, 30, 90} {
-			store := &outs{Store: memstore.New(nil)}
+			memory := memstore.New(nil)
+			store := &outs{faulty: faulty{Store: memory}, Holder: memory}
 			p := budgetOn(t, store)
 			d := must.Get(p.Take(t.Context(), held("", 30)))(t)
 			store.unsettled.Store(unsettled)

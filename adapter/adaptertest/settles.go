@@ -41,8 +41,8 @@ func silent(http.ResponseWriter, *http.Request) {}
 func unauthorized(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }
 
 // settlements are flows in which the status of the answer settles the cost of a request, and the
-// other rules of the set stay as they are. A request whose handler writes nothing is settled when its
-// context ends, which may be after the client has the answer: see settlesStreams.
+// other rules of the set stay as they are. If the handler writes nothing, the request is settled
+// when its context ends, and the client may have its answer by then: see settlesStreams.
 func settlements() []flow {
 	answer := func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -46,12 +46,12 @@ type gateway struct {
 	*http.ServeMux
 	upstream  *url.URL
 	transport *http.Transport
-	drain     time.Duration   // how long to read a reply whose client has left
+	drain     time.Duration   // how long a reply is read after its client has left
 	cut       context.Context // ends when a shutdown no longer waits for replies
 	stop      context.CancelFunc
 }
 
-// newGateway returns a gateway whose quotas are in a store. Each API has its own header style.
+// newGateway returns a gateway that keeps its quotas in store. Each API has its own header style.
 func newGateway(to *url.URL, store core.Store, rules limit.RuleSet, drain time.Duration) *gateway {
 	g := &gateway{ServeMux: http.NewServeMux(), upstream: to, drain: drain,
 		transport: http.DefaultTransport.(*http.Transport).Clone()}
@@ -157,7 +157,7 @@ func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
 	upstream := flag.String("upstream", "https://api.openai.com", "URL of the upstream, before /v1")
 	redisAddr := flag.String("redis", "", "address of Redis; without it, a restart forgets the quotas")
-	drain := flag.Duration("drain", time.Minute, "how long to read a reply whose client has left")
+	drain := flag.Duration("drain", time.Minute, "how long a reply is read after its client has left")
 	flag.Parse()
 	var store core.Store = memstore.New(nil)
 	if *redisAddr != "" {

@@ -185,8 +185,10 @@ func (r *Run) extend(t *taken) {
 func (t *taken) settleHeld(ctx context.Context, held *ruled[core.Settlement], sum *settled) error {
 	list := held.list
 	done, err := t.engine.Holder.Settle(ctx, list)
-	for i := range list {
-		list[i].Tag = 0 // a guard has counted it
+	if err != nil {
+		for i := range list {
+			list[i].Tag = 0 // it is repeated, and a guard has counted it
+		}
 	}
 	again := errors.Is(err, core.ErrUnavailable) && ctx.Err() == nil
 	if again {

@@ -45,16 +45,19 @@ func (h *holder) Hold(ctx context.Context, ask *core.Ask, of *core.Hold) error {
 	return err
 }
 
+// heldQuotas are quotas whose units are held.
+var heldQuotas = []core.Quota{
+	{Algorithm: core.FixedWindow, Limit: 100, Window: day},
+	{Algorithm: core.SlidingCells, Limit: 100, Window: day, Cells: 24},
+	{Algorithm: core.TokenBucket, Limit: 100, Window: day, Burst: 100},
+	{Limit: 100, Window: day},
+}
+
 // TestLateHold decides a request of the same key locally while the store holds one, so that
 // the memory has no room for it. What the store holds comes back once, and not again when the
 // hold would have ended.
 func TestLateHold(t *testing.T) {
-	for _, q := range []core.Quota{
-		{Algorithm: core.FixedWindow, Limit: 100, Window: day},
-		{Algorithm: core.SlidingCells, Limit: 100, Window: day, Cells: 24},
-		{Algorithm: core.TokenBucket, Limit: 100, Window: day, Burst: 100},
-		{Limit: 100, Window: day},
-	} {
+	for _, q := range heldQuotas {
 		var now atomic.Int64
 		now.Store(1_750_000_000 * sec)
 		store := &holder{Store: at(&now)}
@@ -118,12 +121,7 @@ func TestHoldBesideAFlood(t *testing.T) {
 // a bucket half of its burst more after half a day. Costs without room count nothing, nor does
 // a settlement of what is settled.
 func TestSettledInMemory(t *testing.T) {
-	for _, q := range []core.Quota{
-		{Algorithm: core.FixedWindow, Limit: 100, Window: day},
-		{Algorithm: core.SlidingCells, Limit: 100, Window: day, Cells: 24},
-		{Algorithm: core.TokenBucket, Limit: 100, Window: day, Burst: 100},
-		{Limit: 100, Window: day},
-	} {
+	for _, q := range heldQuotas {
 		for _, used := range []int64{0, 5, 40, 70, 100, 130} {
 			for _, lost := range []bool{false, true} {
 				var now atomic.Int64

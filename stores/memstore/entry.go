@@ -84,7 +84,7 @@ type logEntry struct {
 	inside core.Log
 }
 
-// A longLogEntry is a logEntry whose key is long.
+// A longLogEntry is a logEntry with a long key.
 type longLogEntry struct {
 	longEntry
 	inside core.Log
