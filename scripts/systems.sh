@@ -37,10 +37,13 @@ else
 	missing "$oldest could not be fetched: nothing was checked with it"
 fi
 
-case $(go env GOOS GOARCH | tr -d '\n') in
-linuxamd64)
+# Some kernels for amd64 run no programs of 32 bits.
+printf 'package main\n\nfunc main() {}\n' >"$tmp/nothing.go"
+GOOS=linux GOARCH=386 CGO_ENABLED=0 go build -o "$tmp/nothing" "$tmp/nothing.go"
+if "$tmp/nothing" 2>/dev/null; then
 	[ $# -gt 0 ] || set -- ./core ./stores/memstore ./stores/guard
-	LIMIT_SCHEDULES="${LIMIT_SCHEDULES:-200}" GOARCH=386 CGO_ENABLED=0 go test -vet=off -short -timeout=20m "$@"
-	;;
-*) printf '\n!! programs of 32 bits do not run here: they were not tested\n' >&2 ;;
-esac
+	export LIMIT_SCHEDULES="${LIMIT_SCHEDULES:-200}"
+	GOOS=linux GOARCH=386 CGO_ENABLED=0 go test -vet=off -short -timeout=20m "$@"
+else
+	printf '\n!! programs of 32 bits do not run here: they were not tested\n' >&2
+fi
