@@ -54,7 +54,9 @@ func groups() []group {
 		{"http.ServeMux", []server{
 			{"no limit", netHTTP(limit.RuleSet{})},
 			{"a value in the context", muxWith(withValue)},
+			{"floor, written by hand", muxWith(byHand(quota{"per-ip-10ms", 20_000, 10 * time.Millisecond}, quota{"global-10ms", 20_000, 10 * time.Millisecond}))},
 			{"limit, 2 rules", netHTTP(twoRules)},
+			{"floor, written by hand, refused", muxWith(byHand(quota{"per-ip-1h", 1, time.Hour}, quota{"global-10ms", 20_000, 10 * time.Millisecond}))},
 			{"limit, 2 rules, refused", netHTTP(refusing)},
 			{"limit, 2 rules in 2 sets", twoSets(limit.PerIP(10*time.Millisecond, 20_000))},
 			{"limit, 2 rules in 2 sets, refused by the inner one", twoSets(limit.PerIP(time.Hour, 1))},
