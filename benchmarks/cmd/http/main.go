@@ -3,7 +3,10 @@
 //
 //	cd benchmarks && go run ./cmd/http
 //
-// It measures the processor time of one goroutine, and all contenders of a table in turn.
+// It measures the processor time of one goroutine, and all contenders of a table in turn. For
+// a client such as wrk, it serves one of them instead:
+//
+//	cd benchmarks && go run ./cmd/http -serve 'limit, 2 rules' -addr 127.0.0.1:8080
 package main
 
 import (
@@ -85,14 +88,29 @@ func groups() []group {
 
 func main() {
 	rounds := flag.Int("rounds", 15, "how often each server is measured")
+	serve := flag.String("serve", "", "the contender of http.ServeMux to serve, such as 'no limit', at POST /update")
+	addr := flag.String("addr", "127.0.0.1:8080", "where to serve")
 	flag.Parse()
 	gin.SetMode(gin.ReleaseMode)
 	for _, g := range groups() {
+		if *serve != "" {
+			fmt.Fprintln(os.Stderr, "http:", g.serve(*serve, *addr))
+			os.Exit(1)
+		}
 		if err := g.measure(*rounds); err != nil {
 			fmt.Fprintln(os.Stderr, "http:", err)
 			os.Exit(1)
 		}
 	}
+}
+
+// serve serves a contender, until that fails.
+func (g group) serve(name, addr string) error {
+	i := slices.IndexFunc(g.servers, func(s server) bool { return s.name == name })
+	if i < 0 {
+		return fmt.Errorf("no contender %q: write one of the table, such as %q", name, g.servers[0].name)
+	}
+	return http.ListenAndServe(addr, g.servers[i].handler)
 }
 
 // measure writes the table of a group.

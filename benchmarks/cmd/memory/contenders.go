@@ -38,6 +38,8 @@ const memory = "memstore"
 
 var contenders = []contender{
 	{"floor: sync.Map load and CAS", 1, false, one(floor)},
+	{"floor, written by hand", 1, false, byHand(1)},
+	{"floor, written by hand", 2, false, byHand(2)},
 	{"x/time/rate, one limiter", 1, true, one(timeRate)},
 	{"x/time/rate in a sync.Map", 1, false, one(timeRates)},
 	{"x/time/rate in a sync.Map", 2, false, two(timeRates, timeRate)},
