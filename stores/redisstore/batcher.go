@@ -53,6 +53,8 @@ type batcher struct {
 	gathers  bool         // whether a request that is to go waits for others to join it
 	busy     int64        // until when nothing is gathered, in ticks
 	queue    []*request   // in order of arrival
+	flying   [][]*request // the batches in flight
+	wakes    int64        // when a timer calls expire, in ticks, or 0
 }
 
 // A request is the asks of a call of Take, or a call of Return. The batcher's lock guards
@@ -65,8 +67,9 @@ type request struct {
 	results []core.Returned
 	batch   [][]core.Ask // of a call whose first request this is
 	state   state
-	done    chan struct{} // buffered: a call never waits for a caller
-	timer   *time.Timer
+	due     int64         // in ticks: an end of its caller's patience
+	late    bool          // it has no answer by then, and its caller leaves
+	done    chan struct{} // buffered: neither a call nor a timer waits for a caller
 	err     error
 }
 
@@ -78,11 +81,7 @@ const (
 	abandoned       // while it was in the queue
 )
 
-var requests = sync.Pool{New: func() any {
-	r := &request{done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
-	r.timer.Stop()
-	return r
-}}
+var requests = sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }}
 
 // take decides asks, which have the shape of b.rules.
 func (b *batcher) take(ctx context.Context, asks []core.Ask) error {
@@ -130,16 +129,19 @@ func (b *batcher) do(ctx context.Context, r *request) (err error, finished bool)
 		b.call(ctx, []*request{r})
 		return r.err, true
 	}
-	r.timer.Reset(b.store.timeout())
-	defer r.timer.Stop()
-	select {
-	case <-r.done:
-		return r.err, true
-	case <-ctx.Done():
-		return b.abandon(r, ctx.Err()), false
-	case <-r.timer.C:
-		return b.abandon(r, b.late(r)), false
+	if ends := ctx.Done(); ends == nil { // usually: adapters detach the context of a request
+		<-r.done
+	} else {
+		select {
+		case <-r.done:
+		case <-ends:
+			return b.abandon(r, ctx.Err()), false
+		}
 	}
+	if r.late {
+		return b.abandon(r, b.tardy(r)), false
+	}
+	return r.err, true
 }
 
 // goesAlone reports whether the caller of r is to make a call for it. Otherwise r is in the queue.
@@ -160,10 +162,47 @@ func (b *batcher) goesAlone(r *request) bool {
 	}
 	b.company = !alone
 	if !alone {
-		r.state = queued
+		r.state, r.due = queued, ticks()+int64(b.store.timeout())
 		b.queue = append(b.queue, r)
+		b.wake(r.due)
 	}
 	return alone
+}
+
+// wake has a timer call expire at a time, or before. One timer for all requests costs less than one
+// for each. The caller holds mu.
+func (b *batcher) wake(at int64) {
+	if b.wakes != 0 && b.wakes <= at {
+		return
+	}
+	b.wakes = at
+	time.AfterFunc(time.Duration(at-ticks()), func() { b.expire(at) })
+}
+
+// expire lets the callers of requests leave that have no answer in time.
+func (b *batcher) expire(at int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if at != b.wakes {
+		return // there is an earlier timer
+	}
+	b.wakes = 0
+	next, now := int64(0), ticks()
+	for _, r := range slices.Concat(slices.Concat(b.flying...), b.queue) {
+		switch {
+		case r.state == abandoned || r.late:
+		case r.due > now:
+			next = min(cmp.Or(next, r.due), r.due)
+		default:
+			if r.late = true; r.state == queued {
+				r.state = abandoned
+			}
+			r.done <- struct{}{}
+		}
+	}
+	if next != 0 {
+		b.wake(next)
+	}
 }
 
 // gather lets other goroutines run for as long as they add requests to the queue. It gives up mu
@@ -211,7 +250,7 @@ func (r *request) recycle() {
 func (b *batcher) abandon(r *request, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if r.state == queued {
+	if r.state != sent {
 		r.state = abandoned // it is dropped when its turn comes
 		return err
 	}
@@ -229,8 +268,8 @@ func (b *batcher) keyOf(r *request) string {
 	return lua.Key(b.part.prefix, &r.charges[0])
 }
 
-// late returns the error of r, which has no answer within the timeout.
-func (b *batcher) late(r *request) error {
+// tardy returns the error of r, which has no answer within the timeout.
+func (b *batcher) tardy(r *request) error {
 	return cmp.Or(b.store.blocked(b.keyOf(r), ticks()-int64(b.store.timeout())), b.store.reach.Load().err)
 }
 
@@ -258,6 +297,8 @@ func (b *batcher) nextBatch() []*request {
 	}
 	if batch == nil {
 		b.inFlight.Add(-1)
+	} else {
+		b.flying = append(b.flying, batch)
 	}
 	return batch
 }
@@ -292,7 +333,13 @@ func (b *batcher) send(batch []*request) {
 		b.call(context.WithoutCancel(batch[0].ctx), batch)
 		return nil
 	})
+	b.mu.Lock()
+	b.flying = slices.DeleteFunc(b.flying, func(flying []*request) bool { return &flying[0] == &batch[0] })
+	b.mu.Unlock()
 	for _, r := range batch {
+		if r.late {
+			continue // it has told the caller
+		}
 		r.err = cmp.Or(err, r.err)
 		r.done <- struct{}{}
 	}

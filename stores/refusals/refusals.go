@@ -119,17 +119,28 @@ func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 }
 
 // learn remembers what the store has decided on an ask. The first hashes are those of its charges.
+// Refusals begin with a key that has nothing left, so an ask whose keys all have room only brings
+// up to date what is known: most clients never use up their quota.
 func (s *Store) learn(ask *core.Ask, hashes []uint64, asked, answered int64, err error) {
-	exact := err == nil && ask.Decision.Mode == core.ModeExact
+	d := &ask.Decision
+	exact := err == nil && d.Mode == core.ModeExact
+	begins := !exact || !d.Allowed
+	for i := 0; i < len(ask.Charges) && !begins; i++ {
+		c := &ask.Charges[i]
+		begins = d.Outcomes()[i].Remaining < max(1, c.Cost)+c.Reserve
+	}
 	for i := range ask.Charges {
 		c, hash := &ask.Charges[i], hashes[i]
+		if !begins && !s.keys.seen(hash).has(hash) {
+			continue
+		}
 		set := s.keys.set(hash)
 		if !exact {
 			set.forget(hash, c, answered) // the store did not decide, or it is unknown what was taken
 			continue
 		}
-		o := outcome{asked: asked, answered: answered, at: ask.Decision.TimeOf(i)}
-		if o.read(c, ask.Decision.Outcomes()[i]) {
+		o := outcome{asked: asked, answered: answered, at: d.TimeOf(i)}
+		if o.read(c, d.Outcomes()[i]) {
 			set.store(hash, c, o)
 		} else if !set.agrees(hash, c, o.remaining) {
 			set.forget(hash, c, answered)

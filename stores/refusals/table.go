@@ -191,6 +191,16 @@ func (s *set) load(hash uint64, c *core.Charge, now int64) (o outcome, k *key) {
 	return o, nil
 }
 
+// has reports whether the set has, or had, a key of a hash.
+func (s *set) has(hash uint64) bool {
+	for i := 0; i < ways && s != nil; i++ {
+		if s.hashes[i].Load() == hash {
+			return true
+		}
+	}
+	return false
+}
+
 // exhausted reports whether a key of a hash may have nothing left. Most requests have none, and
 // need no more of the set. A false answer costs a call of the store.
 func (s *set) exhausted(hash uint64) bool {

@@ -29,15 +29,15 @@ func TestRefusedKeysStay(t *testing.T) {
 		require.Equal(t, core.ModeRemembered, take(key, never).Mode)
 	}
 	for _, key := range good {
-		require.True(t, take(key, perSecond(100)).Allowed)
+		require.True(t, take(key, perSecond(1)).Allowed)
 		for _, key := range abusive {
 			require.Equal(t, core.ModeRemembered, take(key, never).Mode)
 		}
 	}
 	w.time += longest
 	for _, key := range good[:2*ways] {
-		take(key, perSecond(100))
-		take(key, perSecond(100))
+		take(key, perSecond(1))
+		take(key, perSecond(1))
 	}
 	s := w.store.keys.seen(0)
 	for i := range s.slots {
