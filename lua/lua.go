@@ -178,10 +178,13 @@ func (l *Rules) encode(now string, grace int, requests [][]core.Ask) (keys []str
 	if keys = few.keys[:0]; len(requests)*len(l.places) > len(few.keys) {
 		keys = make([]string, 0, len(requests)*len(l.places))
 	}
+	var names strings.Builder // of all keys
+	names.Grow(64*len(l.rules) + 32*(len(requests)-1))
 	var index map[string]int
 	if len(requests) > 1 || len(l.places) > len(l.rules) {
 		index = make(map[string]int, len(requests))
 	}
+	begin := 0 // of the next key in names
 	for r := range l.rules {
 		rule := &l.rules[r]
 		clear(index)
@@ -191,7 +194,10 @@ func (l *Rules) encode(now string, grace int, requests [][]core.Ask) (keys []str
 				c := at(l.places[p], asks)
 				i, known := index[c.Key]
 				if !known {
-					keys = append(keys, rule.prefix+escape(c.Key, &keyBytes))
+					names.WriteString(rule.prefix)
+					names.WriteString(escape(c.Key, &keyBytes))
+					keys = append(keys, names.String()[begin:])
+					begin = names.Len()
 					i = len(keys)
 					if index != nil {
 						index[c.Key] = i

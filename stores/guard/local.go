@@ -45,14 +45,14 @@ func (c *call) takeShare() (core.Decision, error) {
 	}
 	d, err := c.takeCopies(m)
 	if err != nil {
-		return d, err
+		return *d, err
 	}
-	c.local(&d)
+	c.local(d)
 	if admitted = d.Allowed; admitted {
 		d.Mode = mode
 		c.forgive(d.Forgiven)
 	}
-	return d, nil
+	return *d, nil
 }
 
 // needs reports whether a charge can be refused: whether it is more than a look, which it
@@ -67,11 +67,10 @@ func (c *call) refuse() (core.Decision, error) {
 	defer m.free()
 	m.look()
 	d, err := c.takeCopies(m)
-	if err != nil {
-		return d, err
+	if err == nil {
+		d.Allowed, d.Mode = false, core.ModeRefused
 	}
-	d.Allowed, d.Mode = false, core.ModeRefused
-	return d, nil
+	return *d, err
 }
 
 // report makes the outcomes of rules that do not want Local say what a request meets while the

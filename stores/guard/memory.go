@@ -10,9 +10,10 @@ import (
 // copies are the charges of a call as the memory decides them: each with the share of this
 // instance. The memory counts a charge that yields as well, but never refuses it.
 type copies struct {
-	charges []core.Charge // in all
+	charges []core.Charge // in all, or those of the call
 	yields  set
 	raised  set // yields, and needed a wider quota
+	used    int // of all
 	all     [core.MaxCharges]core.Charge
 	ask     [1]core.Ask // of the memory: here, it allocates nothing
 }
@@ -22,7 +23,8 @@ var pool = sync.Pool{New: func() any { return new(copies) }}
 // shares returns copies that all refuse beyond the share of this instance. Free them after use.
 func (c *call) shares() *copies {
 	m := pool.Get().(*copies)
-	m.charges = m.all[:copy(m.all[:], c.charges)]
+	m.used = copy(m.all[:], c.charges)
+	m.charges = m.all[:m.used]
 	if c.guard.instances == 1 {
 		return m
 	}
@@ -31,6 +33,23 @@ func (c *call) shares() *copies {
 		m.charges[i].Reserve = core.CeilDiv(c.charges[i].Reserve, c.guard.instances)
 		m.charges[i].MaxDebt = core.CeilDiv(c.charges[i].MaxDebt, c.guard.instances)
 	}
+	return m
+}
+
+// same returns what counts an admission by the store: the charges themselves, which are not
+// changed, if this instance has the full limits.
+func (c *call) same() *copies {
+	if c.guard.instances > 1 {
+		m := c.shares()
+		for i := range m.charges {
+			if m.charges[i].Quota.Bars() {
+				m.yields.add(i)
+			}
+		}
+		return m
+	}
+	m := pool.Get().(*copies)
+	m.charges = c.charges
 	return m
 }
 
@@ -62,8 +81,8 @@ func (c *call) full(i int) core.Quota {
 }
 
 func (m *copies) free() {
-	clear(m.charges)
-	m.charges, m.yields, m.raised, m.ask[0] = nil, 0, 0, core.Ask{}
+	clear(m.all[:m.used])
+	m.charges, m.yields, m.raised, m.used, m.ask[0].Charges = nil, 0, 0, 0, nil
 	pool.Put(m)
 }
 
@@ -76,8 +95,9 @@ func (m *copies) look() {
 
 // takeCopies takes copies from the memory. If only copies that yield have no room, it gives them
 // room for twice what the rule admits. Beyond that, they are counted as far as there is room. A ban
-// that yields is left out: the memory counts only the strikes of what it decides itself.
-func (c *call) takeCopies(m *copies) (core.Decision, error) {
+// that yields is left out: the memory counts only the strikes of what it decides itself. The decision
+// is part of the copies.
+func (c *call) takeCopies(m *copies) (*core.Decision, error) {
 	for i := range m.charges {
 		if q := &m.charges[i].Quota; q.Bars() && m.yields.has(i) {
 			*q, m.charges[i].Cost = core.Quota{Limit: 1, Window: q.Window}, 0 // a look at a key that has no such state
@@ -85,7 +105,7 @@ func (c *call) takeCopies(m *copies) (core.Decision, error) {
 	}
 	for {
 		d, err := c.takeOwn(m)
-		if err != nil || d.Allowed || m.refused(&d) {
+		if err != nil || d.Allowed || m.refused(d) {
 			return d, err
 		}
 		for i, o := range d.Outcomes() {
@@ -101,14 +121,14 @@ func (c *call) takeCopies(m *copies) (core.Decision, error) {
 	}
 }
 
-func (c *call) takeOwn(m *copies) (core.Decision, error) {
+func (c *call) takeOwn(m *copies) (*core.Decision, error) {
+	d := &m.ask[0].Decision
 	m.ask[0].Charges = m.charges
-	err := c.guard.own.Take(context.Background(), m.ask[:])
-	if err != nil {
-		return core.Decision{}, err
+	if err := c.guard.own.Take(context.Background(), m.ask[:]); err != nil {
+		*d = core.Decision{}
+		return d, err
 	}
-	d := m.ask[0].Decision
-	c.noticed(m.charges, &d)
+	c.noticed(m.charges, d)
 	return d, nil
 }
 

@@ -70,16 +70,14 @@ var _ [16 - core.MaxCharges]struct{} // a set has room for all charges of a call
 // counted counts in memory what the store, which decides alone, has admitted: within the share
 // of this instance if it fits there.
 func (c *call) counted(d *core.Decision) error {
-	m := c.shares()
-	for i := range m.charges {
-		if c.guard.instances > 1 && m.charges[i].Quota.Bars() {
-			m.yields.add(i)
-		}
-	}
+	m := c.same()
 	own, err := c.takeCounted(m, d)
-	m.free()
-	if err == nil && own.Allowed {
+	counted := err == nil && own.Allowed
+	if counted {
 		d.Tag = own.At
+	}
+	m.free()
+	if counted {
 		return nil
 	}
 	return c.count(c.charges, d)
@@ -87,9 +85,9 @@ func (c *call) counted(d *core.Decision) error {
 
 // takeCounted takes copies from the memory, of charges that the store has admitted by d, and
 // compares what both count.
-func (c *call) takeCounted(m *copies, d *core.Decision) (core.Decision, error) {
+func (c *call) takeCounted(m *copies, d *core.Decision) (*core.Decision, error) {
 	own, err := c.takeCopies(m)
-	c.compare(m.charges, &own, d)
+	c.compare(m.charges, own, d)
 	return own, err
 }
 
@@ -190,7 +188,8 @@ func (c *call) look() (left core.Decision, ok bool, err error) {
 	m := c.copies()
 	defer m.free()
 	m.look()
-	if left, err = c.takeCopies(m); err != nil {
+	own, err := c.takeCopies(m)
+	if left = *own; err != nil {
 		return left, false, err
 	}
 	for i, o := range left.Outcomes() {
@@ -210,13 +209,13 @@ func (c *call) look() (left core.Decision, ok bool, err error) {
 func (c *call) refusal() (d core.Decision, refused bool, err error) {
 	m := c.copies()
 	defer m.free()
-	d, err = c.takeCopies(m)
-	if err == nil && d.Allowed {
-		c.undoCopies(m, &d)
-		return d, false, nil
+	own, err := c.takeCopies(m)
+	if err == nil && own.Allowed {
+		c.undoCopies(m, own)
+		return *own, false, nil
 	}
-	c.refused(&d)
-	return d, true, err
+	c.refused(own)
+	return *own, true, err
 }
 
 // refused makes d, a refusal by the memory, the decision of the call.
@@ -245,14 +244,14 @@ func (c *call) count(asked []core.Charge, d *core.Decision) error {
 			}
 		}
 		c.undo(asked, d, full)
-		c.refused(&own)
-		*d = own
+		c.refused(own)
+		*d = *own
 		return err
 	}
-	moved := c.moved(asked, &own)
+	moved := c.moved(asked, own)
 	late := c.late()
 	if moved || late {
-		c.undoCopies(m, &own)
+		c.undoCopies(m, own)
 		c.undo(asked, d, m.raised)
 		if late {
 			return errLate
@@ -260,7 +259,7 @@ func (c *call) count(asked []core.Charge, d *core.Decision) error {
 		return errMoved
 	}
 	if c.doubtful|c.overflow != 0 {
-		c.restrict(d, &own)
+		c.restrict(d, own)
 		d.Delay = max(d.Delay, own.Delay)
 	}
 	d.Tag = own.At

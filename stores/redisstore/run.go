@@ -52,7 +52,7 @@ func (s *Store) run(ctx context.Context, c *invocation) ([]int64, error) {
 	defer timed.begin(ctx, s.timeout())()
 	defer timed.cancel(context.Canceled)
 	defer time.AfterFunc(min(probeAfter, time.Until(c.end)), func() { s.overdue(c) }).Stop()
-	c.words = append(c.space[:0], "evalsha", c.script.Hash, len(c.keys))
+	c.words = append(slices.Grow(c.space[:0], 3+len(c.keys)+len(c.args)), "evalsha", c.script.Hash, len(c.keys))
 	for _, key := range c.keys {
 		c.words = append(c.words, key)
 	}
