@@ -280,21 +280,24 @@ func (b *batcher) nextBatch() []*request {
 	defer b.mu.Unlock()
 	var batch []*request
 	var weight int64
-	for surplus := int(b.inFlight.Load()) > max(1, b.most()); len(batch) < maxBatch && !surplus; {
-		r := b.next()
-		if r == nil {
-			break
-		}
-		if batch != nil {
+	n := 0 // how many of the queue are done with
+	for surplus := int(b.inFlight.Load()) > max(1, b.most()); n < len(b.queue) && len(batch) < maxBatch && !surplus; n++ {
+		r := b.queue[n]
+		switch {
+		case r.state == abandoned:
+			continue
+		case batch == nil:
+			batch = make([]*request, 0, min(len(b.queue)-n, maxBatch))
+		default:
 			weight += b.weight(r, batch[0])
 		}
 		if weight > maxWeight {
 			break // the next call takes it
 		}
-		b.queue[0], b.queue = nil, b.queue[1:]
 		r.state = sent
 		batch = append(batch, r)
 	}
+	b.queue = slices.Delete(b.queue, 0, n)
 	if batch == nil {
 		b.inFlight.Add(-1)
 	} else {
@@ -343,17 +346,6 @@ func (b *batcher) send(batch []*request) {
 		r.err = cmp.Or(err, r.err)
 		r.done <- struct{}{}
 	}
-}
-
-// next returns the first request of the queue that was not abandoned, and drops those before it.
-func (b *batcher) next() *request {
-	for len(b.queue) > 0 {
-		if r := b.queue[0]; r.state == queued {
-			return r
-		}
-		b.queue[0], b.queue = nil, b.queue[1:]
-	}
-	return nil
 }
 
 // call calls the script for a batch and fills in the results. If the script fails, or may not use a

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -441,4 +442,38 @@ func TestReturnsTakeAPlace(t *testing.T) {
 		assert.Equal(t, all-1, near.most())
 		assert.Equal(t, 1, near.returner.most())
 	}
+}
+
+// TestCallersLeaveInTime has callers without an answer leave when their own time is over, whether
+// their request was sent, is queued, or came last and has the least time.
+func TestCallersLeaveInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := redis.NewClient(&redis.Options{})
+		defer client.Close()
+		store := New(client, &Options{Timeout: 100 * time.Millisecond})
+		charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
+		b := store.batcher(ask(charges))
+		b.inFlight.Store(int32(b.most()))
+		take := func(timeout time.Duration) {
+			store.reach.Store(newReach(timeout, 0))
+			go func() {
+				began := time.Now()
+				_, err := storetest.Take(context.Background(), store, "p", charges)
+				assert.ErrorIs(t, err, core.ErrOutOfReach)
+				assert.Equal(t, timeout, time.Since(began))
+			}()
+			synctest.Wait()
+		}
+		take(100 * time.Millisecond)
+		require.Len(t, b.nextBatch(), 1)
+		time.Sleep(30 * time.Millisecond)
+		take(100 * time.Millisecond)
+		time.Sleep(30 * time.Millisecond)
+		take(20 * time.Millisecond)
+		require.Len(t, b.queue, 2)
+		time.Sleep(time.Second)
+		require.Nil(t, b.nextBatch(), "what has left is not sent")
+		require.Empty(t, b.queue)
+		require.Zero(t, b.wakes, "no timer runs while nothing waits")
+	})
 }

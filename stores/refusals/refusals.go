@@ -109,10 +109,9 @@ func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 		return nil
 	}
 	err := s.store.Take(ctx, asks)
-	answered := s.now()
 	rest = hashes[:n]
 	for i := range asks {
-		s.learn(&asks[i], rest, asked, answered, err)
+		s.learn(&asks[i], rest, asked, err)
 		rest = rest[len(asks[i].Charges):]
 	}
 	return err
@@ -121,7 +120,7 @@ func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 // learn remembers what the store has decided on an ask. The first hashes are those of its charges.
 // Refusals begin with a key that has nothing left, so an ask whose keys all have room only brings
 // up to date what is known: most clients never use up their quota.
-func (s *Store) learn(ask *core.Ask, hashes []uint64, asked, answered int64, err error) {
+func (s *Store) learn(ask *core.Ask, hashes []uint64, asked int64, err error) {
 	d := &ask.Decision
 	exact := err == nil && d.Mode == core.ModeExact
 	begins := !exact || !d.Allowed
@@ -134,7 +133,7 @@ func (s *Store) learn(ask *core.Ask, hashes []uint64, asked, answered int64, err
 		if !begins && !s.keys.seen(hash).has(hash) {
 			continue
 		}
-		set := s.keys.set(hash)
+		set, answered := s.keys.set(hash), s.now()
 		if !exact {
 			set.forget(hash, c, answered) // the store did not decide, or it is unknown what was taken
 			continue

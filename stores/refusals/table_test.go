@@ -45,6 +45,31 @@ func TestRefusedKeysStay(t *testing.T) {
 	}
 }
 
+// TestOnlyRefusalsAreLearned holds that keys with room are remembered only from when a request finds
+// a key with nothing left, and are up to date from then on.
+func TestOnlyRefusalsAreLearned(t *testing.T) {
+	w := newTwins()
+	all := charge("all", "", perSecond(100), 1)
+	take := func(key string) (got, want core.Decision) {
+		w.time++
+		charges := []core.Charge{charge("a", key, perSecond(2), 1), all}
+		return storetest.MustTake(t, w.store, charges...), storetest.MustTake(t, w.plain, charges...)
+	}
+	for i := range 20 {
+		take(fmt.Sprint(i))
+	}
+	for i := range w.store.keys {
+		require.Nil(t, w.store.keys.seen(uint64(i)), "all keys have room")
+	}
+	take("0")
+	for i := range 5 {
+		take(fmt.Sprint(20 + i))
+		got, want := take("0")
+		require.Equal(t, core.ModeRemembered, got.Mode)
+		require.Equal(t, want.Outcomes(), got.Outcomes())
+	}
+}
+
 // TestSecondChance has more refused keys than a set has room for: each finds room.
 func TestSecondChance(t *testing.T) {
 	w := newTwins()
