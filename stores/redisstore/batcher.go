@@ -67,8 +67,8 @@ type request struct {
 	results []core.Returned
 	batch   [][]core.Ask // of a call whose first request this is
 	state   state
-	due     int64         // in ticks: an end of its caller's patience
-	late    bool          // it has no answer by then, and its caller leaves
+	due     int64         // when its caller leaves without an answer, in ticks
+	late    bool          // it has none by then
 	done    chan struct{} // buffered: neither a call nor a timer waits for a caller
 	err     error
 }
@@ -129,7 +129,7 @@ func (b *batcher) do(ctx context.Context, r *request) (err error, finished bool)
 		b.call(ctx, []*request{r})
 		return r.err, true
 	}
-	if ends := ctx.Done(); ends == nil { // usually: adapters detach the context of a request
+	if ends := ctx.Done(); ends == nil { // as with all adapters
 		<-r.done
 	} else {
 		select {
@@ -179,7 +179,8 @@ func (b *batcher) wake(at int64) {
 	time.AfterFunc(time.Duration(at-ticks()), func() { b.expire(at) })
 }
 
-// expire lets the callers of requests leave that have no answer in time.
+// expire has the callers of requests without an answer leave when they are due, or a hundredth of the
+// timeout later.
 func (b *batcher) expire(at int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -201,7 +202,7 @@ func (b *batcher) expire(at int64) {
 		}
 	}
 	if next != 0 {
-		b.wake(next)
+		b.wake(max(next, now+int64(b.store.timeout())/100)) // not once for each of many
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -444,36 +443,41 @@ func TestReturnsTakeAPlace(t *testing.T) {
 	}
 }
 
-// TestCallersLeaveInTime has callers without an answer leave when their own time is over, whether
-// their request was sent, is queued, or came last and has the least time.
-func TestCallersLeaveInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := redis.NewClient(&redis.Options{})
-		defer client.Close()
-		store := New(client, &Options{Timeout: 100 * time.Millisecond})
-		charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
-		b := store.batcher(ask(charges))
-		b.inFlight.Store(int32(b.most()))
-		take := func(timeout time.Duration) {
-			store.reach.Store(newReach(timeout, 0))
-			go func() {
-				began := time.Now()
-				_, err := storetest.Take(context.Background(), store, "p", charges)
-				assert.ErrorIs(t, err, core.ErrOutOfReach)
-				assert.Equal(t, timeout, time.Since(began))
-			}()
-			synctest.Wait()
-		}
-		take(100 * time.Millisecond)
-		require.Len(t, b.nextBatch(), 1)
-		time.Sleep(30 * time.Millisecond)
-		take(100 * time.Millisecond)
-		time.Sleep(30 * time.Millisecond)
-		take(20 * time.Millisecond)
-		require.Len(t, b.queue, 2)
-		time.Sleep(time.Second)
-		require.Nil(t, b.nextBatch(), "what has left is not sent")
-		require.Empty(t, b.queue)
-		require.Zero(t, b.wakes, "no timer runs while nothing waits")
-	})
+// TestOneTimer has one timer for requests that are due, whether they were sent or are queued, and for
+// those that are not.
+func TestOneTimer(t *testing.T) {
+	b := New(redis.NewClient(&redis.Options{}), nil).batcher(ask([]core.Charge{charge("r", "k", 1000, time.Minute)}))
+	add := func(due int64) *request {
+		r := &request{due: due, done: make(chan struct{}, 1), asks: ask([]core.Charge{charge("r", "k", 1000, time.Minute)})}
+		b.queue = append(b.queue, r)
+		return r
+	}
+	now := ticks()
+	later := now + int64(time.Hour)
+	sent := add(now)
+	require.Len(t, b.nextBatch(), 1)
+	first, waits, gone, last := add(now), add(later), add(now), add(later+1)
+	gone.state = abandoned
+	b.wakes = now
+	b.expire(now - 1)
+	require.False(t, sent.late || first.late, "another timer is set")
+	b.expire(now)
+	for r, late := range map[*request]bool{sent: true, first: true, waits: false, gone: false, last: false} {
+		require.Equal(t, late, r.late)
+		require.Equal(t, late, len(r.done) == 1)
+	}
+	require.Equal(t, later, b.wakes)
+	b.wake(later + 1)
+	require.Equal(t, later, b.wakes)
+	b.wake(later - 1)
+	require.Equal(t, later-1, b.wakes, "the timeout has become shorter")
+	require.Equal(t, []*request{waits, last}, b.nextBatch(), "what has left is not sent")
+	require.Empty(t, b.queue)
+
+	for _, r := range []*request{waits, last} {
+		r.due = now
+	}
+	b.expire(b.wakes)
+	require.True(t, waits.late && last.late)
+	require.Zero(t, b.wakes, "no timer is set while nothing waits")
 }

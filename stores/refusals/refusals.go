@@ -42,7 +42,8 @@ const longest = 1_000_000
 //   - A [core.Ban] of the ask bars none of its keys: then each refusal is a strike, which
 //     the store counts. A barred key is refused from memory.
 //
-// The memory holds [MaxKeys] keys. Refusing from it takes no lock and allocates nothing.
+// The memory holds [MaxKeys] keys. Keys with room get into it only with a key that has nothing left, by
+// a request that charges both. Refusing from it takes no lock and allocates nothing.
 type Store struct {
 	store core.Store
 	now   func() int64 // µs, of a clock that never steps back
