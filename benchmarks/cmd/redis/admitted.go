@@ -74,6 +74,7 @@ func (t contest) admitted(ctx context.Context) error {
 		{"p99", quantile(0.99, time.Microsecond), twice, []int{256}},
 		{"Redis CPU", redisCPU, twice, []int{64, 256}},
 		{"Redis CPU", redisCPU, zset, []int{1, 64, 256}},
+		{"client CPU", clientCPU, twice, []int{64, 256}},
 	} {
 		for _, n := range x.callers {
 			fmt.Printf("| %s | %s | %d | %s |\n", x.what, x.to, n, stats.Spread("%.2f", all[n].ratios(ours, x.to, x.value)))
