@@ -122,6 +122,9 @@ func policyOf(name string, rules limit.RuleSet, options *limit.Options, on func(
 			return func(ctx context.Context, key string) (bool, error) {
 				values["ip"] = key
 				d, err := policy.Take(ctx, limit.Request{Keys: values})
+				if d.Mode == core.ModeLocal {
+					err = errLocal
+				}
 				return d.Allowed, err
 			}
 		}, nil
