@@ -382,7 +382,7 @@ func (d *Decision) mayCost(costs map[string]int64) error {
 
 // settle corrects what each rule took to what cost returns for it, if that is ok.
 func (d *Decision) settle(ctx context.Context, cost func(rule int) (n int64, ok bool)) error {
-	return d.correct(ctx, func(rule int, charged int64) int64 {
+	return d.correct(ctx, false, func(rule int, charged int64) int64 {
 		n, ok := cost(rule)
 		if !ok || n > 0 && !d.policy.rules[rule].Charge.Quota.Spends() {
 			return charged
@@ -391,9 +391,9 @@ func (d *Decision) settle(ctx context.Context, cost func(rule int) (n int64, ok 
 	})
 }
 
-// correct settles what the request took, and says if units were forgiven.
-func (d *Decision) correct(ctx context.Context, cost func(rule int, charged int64) int64) error {
-	forgiven, err := d.of.Settle(ctx, cost)
+// correct settles what the request took, releases it if it ends, and says if units were forgiven.
+func (d *Decision) correct(ctx context.Context, ends bool, cost func(rule int, charged int64) int64) error {
+	forgiven, err := d.of.Settle(ctx, ends, cost)
 	sum, short := int64(0), ""
 	for i, n := range forgiven {
 		if sum += n; n > 0 {

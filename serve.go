@@ -201,7 +201,7 @@ func (l *layer) reportLoss(err error) {
 // said what it used.
 func (l *layer) done(status int) {
 	d := &l.Decision
-	d.of.Release()
+	defer d.of.Release() // also what a settlement has not released
 	_, uses := d.of.Used()
 	if !l.version.settles && !uses && !l.holds() || !d.of.Settles() {
 		return
@@ -225,7 +225,7 @@ func (l *layer) settle(status int) {
 	p := l.version
 	used, _ := l.Decision.of.Used()
 	var invalid error
-	err := l.Decision.correct(l.request.Context(), func(i int, charged int64) int64 {
+	err := l.Decision.correct(l.request.Context(), true, func(i int, charged int64) int64 {
 		settle := &p.list[i].Settle
 		switch {
 		case used[i] != engine.Unsaid:

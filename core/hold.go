@@ -22,8 +22,8 @@ type Holder interface {
 	Hold(ctx context.Context, ask *Ask, h *Hold) error
 
 	// Settle settles one charge each, or ends it. It may be repeated: what is settled does
-	// not change. All are of charges that can be held together, and at most [MaxCharges].
-	// After an error the outcome is unknown.
+	// not change. All are of charges that can be held together, with their leases, and at most
+	// [MaxCharges]. After an error the outcome is unknown.
 	Settle(ctx context.Context, list []Settlement) ([]Settled, error)
 
 	// Extend begins the life of holds anew, as many as [MaxLeaseCharges] on charges that can
@@ -88,6 +88,18 @@ type Settlement struct {
 
 	Ends   bool // only if the hold has ended, it then costs what it was to keep
 	Forget bool // forget the hold at once whatever it cost, since no request has its ID again
+
+	// Leases are released in the same call, whatever becomes of the settlement: see
+	// [Store].Release, and call it after an error.
+	Leases []Charge
+}
+
+// Leased returns the leases of all settlements.
+func Leased(list []Settlement) (leases []Charge) {
+	for i := range list {
+		leases = append(leases, list[i].Leases...)
+	}
+	return leases
 }
 
 // A Settled is what came of a [Settlement]. With HoldLives and HoldEnded, the hold is settled, or
@@ -151,8 +163,14 @@ func validLife(life int64) error {
 
 // ValidateSettlements returns an error that wraps [ErrCharges] if list is not one for Settle.
 func ValidateSettlements(list []Settlement) error {
-	if len(list) == 0 || len(list) > MaxCharges {
-		return fmt.Errorf("%w: %d settlements: write 1 to %d", ErrCharges, len(list), MaxCharges)
+	leases := Leased(list)
+	if len(list) == 0 || len(list)+len(leases) > MaxCharges {
+		return fmt.Errorf("%w: %d settlements and %d leases: write 1 to %d", ErrCharges, len(list), len(leases), MaxCharges)
+	}
+	if len(leases) > 0 {
+		if err := ValidateLeases(leases); err != nil {
+			return err
+		}
 	}
 	for i := range list {
 		s := &list[i]

@@ -143,7 +143,10 @@ type Settlements struct {
 	Keys   []string
 	Args   []any
 
-	keys []string // of the states
+	Unreleased bool // set by Decode: a key of the leases has no value that their script knows
+
+	keys   []string // of the states
+	leases int
 }
 
 // NewSettlements encodes a call of settle.lua; owes is whether it can take units in addition, and
@@ -191,6 +194,12 @@ func NewSettlements(prefix, now string, grace int, list []core.Settlement, owes,
 		l.Args[7+2*i] = append(l.Args[7+2*i].([]byte), how+hexOf(s.Hold)...)
 	}
 	l.Keys = append(l.Keys, behind...)
+	if leases := core.Leased(list); len(leases) > 0 {
+		keys, args, _ := EncodeLeases(prefix, now, grace, false, leases)
+		l.Script, l.leases = wrap("release.lua", LeaseScript(), l.Script), len(leases)
+		l.Keys = append(keys, l.Keys...)
+		l.Args = append(append([]any{len(keys), len(args)}, args...), l.Args...)
+	}
 	return l
 }
 
@@ -219,6 +228,12 @@ var ErrOwes = errors.New("lua: a settlement takes more")
 
 // Decode returns what came of each settlement. With an error nothing has changed.
 func (l *Settlements) Decode(reply []int64, list []core.Settlement) ([]core.Settled, error) {
+	if len(reply) < l.leases {
+		return nil, fmt.Errorf("%w: %d numbers for %d leases", ErrReply, len(reply), l.leases)
+	}
+	settled := len(reply) - l.leases
+	l.Unreleased = slices.ContainsFunc(reply[settled:], func(n int64) bool { return n < 0 })
+	reply = reply[:settled]
 	if len(reply) == len(list) { // of settleone.lua
 		one := reply
 		reply = nil

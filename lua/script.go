@@ -19,8 +19,8 @@ var files embed.FS
 // A Script is one of the drivers take.lua, takeone.lua, taketallied.lua, debts.lua, return.lua,
 // returnone.lua, settleone.lua, lease.lua, lost.lua, account.lua, reset.lua and token.lua behind
 // the files that it needs, and no others: most of the cost of a call that decides one request is
-// for functions that a script defines. See also flatten. Or it is one of hold.lua, settle.lua and
-// extend.lua, around such scripts: see wrap.
+// for functions that a script defines. See also flatten. Or it is one of hold.lua, settle.lua,
+// release.lua and extend.lua, around such scripts: see wrap.
 type Script struct {
 	Text string
 	SHA  string // of the text, as EVALSHA wants it

@@ -143,7 +143,7 @@ func (e *Engine) GiveBack(ctx context.Context, list []Refund) {
 	}
 	for i := range list {
 		if refund := &list[i]; refund.held != nil {
-			refund.done, refund.Err = refund.held.settle(ctx, refund.units, func(int, int64) int64 { return 0 })
+			refund.done, refund.Err = refund.held.settle(ctx, nil, refund.units, func(int, int64) int64 { return 0 })
 		}
 	}
 	var back []core.Returned

@@ -181,9 +181,15 @@ func (r *Run) extend(t *taken) {
 
 // settleHeld settles what is held, and adds what came of it to sum. It returns [ErrSettled] if
 // another process has settled it. What the store does not answer is repeated, at last in the
-// background: the call before may have done it.
-func (t *taken) settleHeld(ctx context.Context, held *ruled[core.Settlement], sum *settled) error {
+// background: the call before may have done it. Leases, which may be nil, are released with it, or
+// apart from it if it fails.
+func (t *taken) settleHeld(ctx context.Context, leases *lease, held *ruled[core.Settlement], sum *settled) error {
 	list := held.list
+	released := false
+	if charges, first := leases.stop(); first {
+		list[0].Leases = charges
+		defer func() { leases.finish(charges, released) }()
+	}
 	done, err := t.engine.Holder.Settle(ctx, list)
 	if err != nil {
 		for i := range list {
@@ -193,7 +199,9 @@ func (t *taken) settleHeld(ctx context.Context, held *ruled[core.Settlement], su
 	again := errors.Is(err, core.ErrUnavailable) && ctx.Err() == nil
 	if again {
 		done, err = t.engine.Holder.Settle(ctx, list)
-	} else if err == nil && !slices.ContainsFunc(done, func(s core.Settled) bool { return s.Found == core.HoldLives || s.Found == core.HoldEnded }) {
+	}
+	list[0].Leases, released = nil, err == nil
+	if !again && err == nil && !slices.ContainsFunc(done, func(s core.Settled) bool { return s.Found == core.HoldLives || s.Found == core.HoldEnded }) {
 		sum.repeated = slices.ContainsFunc(done, func(s core.Settled) bool { return s.Found == core.HoldSettled })
 		return ErrSettled
 	}

@@ -171,28 +171,46 @@ func (d *Decision) Abandon() {
 }
 
 func (l *lease) release() {
+	if charges, first := l.stop(); first {
+		l.finish(charges, false)
+	}
+}
+
+// stop has l, which may be nil, renewed no more. If it has not been before, the caller is to finish
+// it, with the charges that it still holds.
+func (l *lease) stop() (charges []core.Charge, first bool) {
+	if l == nil {
+		return nil, false
+	}
 	r := l.renewals
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if l.released {
-		r.mu.Unlock()
-		return
+		return nil, false
 	}
 	l.released = true
 	r.remove(l)
 	if len(l.charges) > 0 {
 		l.checkOverdue(nil) // a process that was paused may get here before its timer
 	}
-	charges, loss, report := l.charges, l.loss, l.report
-	r.mu.Unlock()
+	return l.charges, true
+}
 
+// finish releases what l still holds, unless it has been, and reports a loss.
+func (l *lease) finish(charges []core.Charge, released bool) {
 	if len(charges) > 0 && l.hold == nil { // a hold is settled
-		ctx, cancel := l.engine.settling(context.Background())
-		defer cancel()
-		_ = l.engine.Store.Release(ctx, charges) // otherwise it ends by itself
+		if !released {
+			ctx, cancel := l.engine.settling(context.Background())
+			defer cancel()
+			_ = l.engine.Store.Release(ctx, charges) // otherwise it ends by itself
+		}
 		for i := range charges {
 			l.engine.Refilled(&charges[i])
 		}
 	}
+	l.renewals.mu.Lock()
+	loss, report := l.loss, l.report
+	l.renewals.mu.Unlock()
 	if loss != nil && report != nil {
 		report(loss)
 	}

@@ -84,7 +84,7 @@ func TestSettleWatching(t *testing.T) {
 	}
 	settle := func(n int64) func(*Decision) {
 		return func(d *Decision) {
-			must.Get(d.Settle(t.Context(), func(int, int64) int64 { return n }))(t)
+			must.Get(d.Settle(t.Context(), false, func(int, int64) int64 { return n }))(t)
 		}
 	}
 	for name, row := range map[string]struct {

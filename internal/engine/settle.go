@@ -183,14 +183,22 @@ func (t *taken) rest() {
 // cost refunds the rest; a higher one takes what there is room for, or, as far as the rule has
 // debts, what it is. It returns how many units of each rule are beyond its debts, if it has them,
 // and [ErrSettled] if there is nothing to settle, or it has been settled. An error that wraps
-// [ErrUndecided] means that the store failed.
-func (d *Decision) Settle(ctx context.Context, cost func(rule int, charged int64) int64) (forgiven [core.MaxCharges]int64, err error) {
+// [ErrUndecided] means that the store failed. If the request ends with that, it is released too, in
+// the call that settles a hold.
+func (d *Decision) Settle(ctx context.Context, ends bool, cost func(rule int, charged int64) int64) (forgiven [core.MaxCharges]int64, err error) {
+	var leases *lease
+	if ends {
+		if leases = d.lease; d.taken == nil || d.taken.lease == nil {
+			d.Release()
+		}
+		defer d.Release()
+	}
 	if d.taken == nil || !d.taken.begin() {
 		return forgiven, ErrSettled
 	}
 	ctx, cancel := d.taken.engine.settling(ctx) // it is settled once, and a client may have hung up
 	defer cancel()
-	done, err := d.taken.settle(ctx, d.taken.units, cost)
+	done, err := d.taken.settle(ctx, leases, d.taken.units, cost)
 	return done.forgiven, err
 }
 
@@ -202,7 +210,8 @@ type settled struct {
 	repeated bool                   // another decision on the request has settled it
 }
 
-func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, charged int64) int64) (done settled, err error) {
+// settle settles units. Leases, which may be nil, end in the call that settles what is held.
+func (t *taken) settle(ctx context.Context, leases *lease, units []unit, cost func(rule int, charged int64) int64) (done settled, err error) {
 	t.mu.Lock() // a Use may still be asking
 	defer t.mu.Unlock()
 	var heldErr error // ErrSettled, if what is held has been settled, or why the store did not answer
@@ -228,7 +237,7 @@ func (t *taken) settle(ctx context.Context, units []unit, cost func(rule int, ch
 		}
 	}
 	if held.list != nil {
-		heldErr = t.settleHeld(ctx, &held, &done)
+		heldErr = t.settleHeld(ctx, leases, &held, &done)
 	}
 	if done.repeated { // also what is not held: what this decision took of that counts twice
 		less, more, owed = ruled[core.Return]{}, nil, nil
@@ -355,6 +364,6 @@ func (t *taken) giveBack() (given [core.MaxCharges]int64) {
 	ctx, cancel := t.engine.settling(context.Background())
 	defer cancel()
 	units := slices.DeleteFunc(slices.Clone(t.units), func(u unit) bool { return u.watches || u.held && t.repeats })
-	done, _ := t.settle(ctx, units, func(int, int64) int64 { return 0 }) // otherwise it stays taken
+	done, _ := t.settle(ctx, nil, units, func(int, int64) int64 { return 0 }) // otherwise it stays taken
 	return done.given
 }

@@ -162,3 +162,26 @@ func TestSettledInMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestReleasedInMemory settles what was held, and releases a lease with it, also where the reply is
+// lost and the store is asked again. When the store then fails, the memory has the slot free.
+func TestReleasedInMemory(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		store := &holder{Store: memstore.New(nil)}
+		s := New(store, &Options{Log: nowhere})
+		c, lease := core.Charge{Policy: "p", Rule: "units", Quota: core.Quota{Limit: 100, Window: day}, Cost: 40}, leased(1)
+		lease.Policy, lease.Quota.Limit = "p", 1
+		ask, h := core.Ask{Charges: []core.Charge{c, lease}}, core.Hold{ID: core.HoldIDOf("x"), Life: core.MinHold}
+		require.NoError(t, s.Hold(t.Context(), &ask, &h))
+		of := []core.Settlement{{Return: ask.Decision.Return(0, c), Hold: h.ID, Used: 20, Leases: []core.Charge{lease}}}
+		if store.loses = lost; lost {
+			_, err := s.Settle(t.Context(), of)
+			require.ErrorIs(t, err, core.ErrUnavailable)
+			of[0].Tag, store.loses = 0, false
+		}
+		must.Get(s.Settle(t.Context(), of))(t)
+		store.fails = true
+		lease.ID = 2
+		require.True(t, storetest.MustTake(t, s, lease).Allowed)
+	}
+}

@@ -27,7 +27,7 @@ const (
 // A far store is a memory store behind a network. Its calls may be lost, and run or
 // answered late, but a call of Take does not run after its caller has left.
 type far struct {
-	core.Store
+	*memstore.Store
 	t *testing.T
 
 	mu      sync.Mutex
@@ -144,6 +144,14 @@ func (f *far) Release(ctx context.Context, charges []core.Charge) error {
 	return err
 }
 
+// Settle releases leases, and finds no hold.
+func (f *far) Settle(ctx context.Context, list []core.Settlement) ([]core.Settled, error) {
+	if err := f.Release(ctx, core.Leased(list)); err != nil {
+		return nil, err
+	}
+	return make([]core.Settled, len(list)), nil
+}
+
 // holds notes whether a request holds a lease.
 func (f *far) holds(id uint64, holds bool) {
 	f.mu.Lock()
@@ -235,7 +243,7 @@ func TestStall(t *testing.T) {
 }
 
 // TestNoLeaseIsLeft has callers take and release, or leave early, while calls and replies
-// are lost and late. A lease that a request holds is never released. Once the store
+// are lost and late. Some release with a settlement, and again if that fails. A lease that a request holds is never released. Once the store
 // answers, and all have released, no lease is left.
 func TestNoLeaseIsLeft(t *testing.T) {
 	seeds := uint64(1000)
@@ -271,6 +279,13 @@ func TestNoLeaseIsLeft(t *testing.T) {
 						f.holds(c[0].ID, d.Mode == core.ModeExact)
 						time.Sleep(time.Duration(mine.Int64N(int64(timeout))) >> (8 * mine.IntN(2)))
 						f.holds(c[0].ID, false)
+						if mine.IntN(2) == 0 {
+							settled := core.Settlement{Return: core.Return{Charge: core.Charge{Policy: "p", Rule: "units", Quota: core.Quota{Limit: 1, Window: sec}, Cost: 1}}}
+							settled.Leases = storetest.Of("p", c...)
+							if _, err := s.Settle(ctx, []core.Settlement{settled}); err == nil {
+								continue
+							}
+						}
 						if err := s.Release(ctx, storetest.Of("p", c...)); ctx.Err() == nil {
 							assert.NoError(t, err)
 						}

@@ -273,8 +273,20 @@ func (s *Store) Settle(ctx context.Context, list []core.Settlement) ([]core.Sett
 	if err := cmp.Or(core.ValidateSettlements(list), ctx.Err()); err != nil {
 		return nil, err
 	}
-	keys, order, now := s.locked(len(list), func(i int) *core.Charge { return &list[i].Charge })
+	leases := core.Leased(list)
+	keys, order, now := s.locked(len(list)+len(leases), func(i int) *core.Charge {
+		if i < len(list) {
+			return &list[i].Charge
+		}
+		return &leases[i-len(list)]
+	})
 	defer s.unlock(keys, &order)
+	for i := range leases {
+		s.leasesAt(&keys[len(list)+i], now, func(held core.State) bool {
+			held.Release(&leases[i].Quota, now, leases[i].ID)
+			return false
+		})
+	}
 	done := make([]core.Settled, len(list))
 	for i := range list {
 		s.find(keys[i : i+1])

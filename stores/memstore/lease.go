@@ -38,28 +38,26 @@ func (s *Store) leases(ctx context.Context, charges []core.Charge, f func(i int,
 		return err
 	}
 	for i := range charges {
-		s.leasesOf(&charges[i], func(leases core.State, now int64) bool { return f(i, leases, now) })
+		keys, order, now := s.locked(1, func(int) *core.Charge { return &charges[i] })
+		s.leasesAt(&keys[0], now, func(leases core.State) bool { return f(i, leases, now) })
+		s.unlock(keys, &order)
 	}
 	return nil
 }
 
-func (s *Store) leasesOf(c *core.Charge, f func(leases core.State, now int64) bool) {
-	var keys [1]target
-	s.place(&keys[0], c)
-	var o order
-	now := s.lock(keys[:], &o)
-	defer s.unlock(keys[:], &o)
-	shard := &s.shards[keys[0].shard]
+// leasesAt is leases for one key, under the lock of its shard.
+func (s *Store) leasesAt(k *target, now int64, f func(leases core.State) bool) {
+	shard := &s.shards[k.shard]
 	// A lease may be held in an overflow quota, and if the key has an entry, in both.
-	own, shared := s.turned(&keys[0]), s.findOverflow(shard, c)
+	own, shared := s.turned(k), s.findOverflow(shard, k.charge)
 	if own != nil {
-		f(own.state(), now)
+		f(own.state())
 		own.prolong()
 	}
 	if shared == nil {
 		return
 	}
-	renewed := f(shared.state(), now)
+	renewed := f(shared.state())
 	shared.prolong()
 	if renewed && shared.sharedUntil > now { // the lease counts for longer
 		shared.sharedUntil = shared.expires

@@ -79,15 +79,20 @@ func (s *Store) Settle(ctx context.Context, list []core.Settlement) ([]core.Sett
 	list = slices.Clone(list)
 	for i := range list {
 		s.hasher.replaceOne(&list[i].Charge)
+		list[i].Leases = slices.Clone(list[i].Leases)
+		s.hasher.replace(list[i].Leases)
 	}
 	done, err := s.part.settle(ctx, list)
 	return done, s.report(err)
 }
 
-// settle settles holds with hashed keys.
+// settle settles holds with hashed keys. It changes the list.
 func (p *part) settle(ctx context.Context, list []core.Settlement) ([]core.Settled, error) {
 	owes := slices.ContainsFunc(list, func(s core.Settlement) bool { return s.Used > s.Cost && !s.Ends })
 	done, err := p.settleAll(ctx, list, owes, false)
+	for i := range list {
+		list[i].Leases = nil // released, or the caller has an error about Redis
+	}
 	if errors.Is(err, lua.ErrOwes) { // the hold has ended, maybe
 		done, err = p.settleAll(ctx, list, true, false)
 	}
@@ -103,7 +108,13 @@ func (p *part) settleAll(ctx context.Context, list []core.Settlement, owes, tall
 	if err != nil {
 		return nil, err
 	}
-	return call.Decode(reply, list)
+	done, err := call.Decode(reply, list)
+	if call.Unreleased { // keys that several algorithms charge, maybe
+		if _, problem := p.leases(ctx, core.Leased(list), false); errors.Is(problem, core.ErrUnavailable) {
+			return nil, problem
+		}
+	}
+	return done, err
 }
 
 // Extend implements [core.Holder].

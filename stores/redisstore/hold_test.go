@@ -8,8 +8,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit/core"
@@ -480,4 +482,36 @@ func timeOfScripts(t *testing.T, client *redis.Client) float64 {
 	var calls, usec float64
 	must.Get(fmt.Sscanf(info[strings.Index(info, "cmdstat_evalsha:"):], "cmdstat_evalsha:calls=%f,usec=%f", &calls, &usec))(t)
 	return usec
+}
+
+// TestReleasedWithSettlement releases leases with a settlement, of a key that only leases are of,
+// of one that another algorithm has charged since, and of one that something else has written.
+func TestReleasedWithSettlement(t *testing.T) {
+	client := redistest.Client(t)
+	store := New(client, &patient)
+	tokens := core.Charge{Policy: "p", Rule: "tokens", Quota: core.Quota{Algorithm: core.FixedWindow, Limit: 100, Window: 3600_000_000}, Cost: 60}
+	for _, since := range []string{"", "charged", "broken"} {
+		lease := held("running", since, 1, time.Minute, 7)
+		lease.Policy = "p"
+		ask, h := core.Ask{Charges: []core.Charge{tokens, lease}}, core.Hold{ID: core.HoldIDOf(since), Life: core.MinHold}
+		require.NoError(t, store.Hold(t.Context(), &ask, &h))
+		require.True(t, ask.Decision.Allowed, since)
+		switch since {
+		case "charged":
+			other := tokens
+			other.Rule, other.Key = lease.Rule, lease.Key
+			storetest.MustTake(t, store, other)
+		case "broken":
+			require.NoError(t, client.Set(t.Context(), lua.Key("limit", &lease), "something", time.Minute).Err())
+		}
+		of := core.Settlement{Return: ask.Decision.Return(0, tokens), Hold: h.ID, Used: 7, Leases: []core.Charge{lease}}
+		for _, want := range []core.Found{core.HoldLives, core.HoldSettled} { // repeated, as after a lost reply
+			done := must.Get(store.Settle(t.Context(), []core.Settlement{of}))(t)
+			assert.Equal(t, want, done[0].Found, since)
+		}
+		if since != "broken" {
+			lease.ID++
+			assert.True(t, storetest.MustTake(t, store, lease).Allowed, "%q: the slot is free", since)
+		}
+	}
 }

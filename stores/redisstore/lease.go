@@ -25,6 +25,9 @@ func (s *Store) touch(ctx context.Context, charges []core.Charge, renew bool) ([
 		return nil, err
 	}
 	groups := s.split(charges)
+	for i := range groups {
+		s.hasher.replace(groups[i].charges)
+	}
 	if len(groups) == 1 {
 		return groups[0].leases(ctx, groups[0].charges, renew)
 	}
@@ -41,14 +44,14 @@ func (s *Store) touch(ctx context.Context, charges []core.Charge, renew bool) ([
 
 // Release releases leases of one slot in one call. The charges are copies.
 func (p *part) Release(ctx context.Context, charges []core.Charge) error {
+	p.store.hasher.replace(charges)
 	_, err := p.leases(ctx, charges, false)
 	return err
 }
 
-// leases renews or releases leases of one slot in one call. The charges are copies.
+// leases renews or releases leases of one slot, with hashed keys, in one call.
 func (p *part) leases(ctx context.Context, charges []core.Charge, renew bool) ([]bool, error) {
 	s := p.store
-	s.hasher.replace(charges)
 	keys, args, at := lua.EncodeLeases(p.prefix, s.now(), s.grace, renew, charges)
 	reply, err := s.run(ctx, &invocation{script: lua.LeaseScript(), keys: keys, args: args})
 	if err != nil {

@@ -235,6 +235,11 @@ func (s *heldSchedule) settle(charges []core.Charge, id core.HoldID) {
 	if len(list) == 0 {
 		return
 	}
+	for _, c := range charges {
+		if c.Quota.Leases() && s.random.IntN(2) == 0 { // its lease, or one that is not held
+			list[len(list)-1].Leases = append(list[len(list)-1].Leases, c)
+		}
+	}
 	s.settled(list)
 	if s.random.IntN(3) == 0 { // repeated, as after a lost reply
 		s.settled(list)
@@ -245,6 +250,9 @@ func (s *heldSchedule) settled(list []core.Settlement) {
 	s.log("settle %v", list)
 	got, err := s.holder.Settle(s.Context(), list)
 	require.NoError(s, err)
+	for _, c := range core.Leased(list) {
+		s.stateOf(c).Release(&c.Quota, s.now, c.ID)
+	}
 	for i := range list {
 		s.same(s.end(&list[i]), got[i], list[i].Rule)
 	}
