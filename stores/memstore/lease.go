@@ -38,11 +38,15 @@ func (s *Store) leases(ctx context.Context, charges []core.Charge, f func(i int,
 		return err
 	}
 	for i := range charges {
-		keys, order, now := s.locked(1, func(int) *core.Charge { return &charges[i] })
-		s.leasesAt(&keys[0], now, func(leases core.State) bool { return f(i, leases, now) })
-		s.unlock(keys, &order)
+		s.leasesOf(&charges[i], func(leases core.State, now int64) bool { return f(i, leases, now) })
 	}
 	return nil
+}
+
+func (s *Store) leasesOf(c *core.Charge, f func(leases core.State, now int64) bool) {
+	keys, order, now := s.locked(1, func(int) *core.Charge { return c })
+	defer s.unlock(keys, &order)
+	s.leasesAt(&keys[0], now, func(leases core.State) bool { return f(leases, now) })
 }
 
 // leasesAt is leases for one key, under the lock of its shard.
