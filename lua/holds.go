@@ -56,16 +56,25 @@ type Held struct {
 	held  []int // the charges that are held
 }
 
+// unheld leaves those keys and arguments that a script reads from behind.
+const unheld = `KEYS = {unpack(KEYS, 1, #KEYS - 2*(#ARGV[#ARGV - 2] - 24))}
+for _ = 1, 3 do table.remove(ARGV, #ARGV - 1) end
+`
+
 // Held encodes a call of hold.lua. Prefix, now and grace are as for [NewRules] and
-// [Rules.Encode], and so is Args[1].
-func (l *Rules) Held(prefix, now string, grace int, ask *core.Ask, h *core.Hold) *Held {
-	of := &Held{rules: l}
-	if l.One != nil {
+// [Rules.Encode], and so is Args[1]. Tallied is a script of [Rules.Tallied], or nil.
+func (l *Rules) Held(prefix, now string, grace int, ask *core.Ask, h *core.Hold, tallied *Script) *Held {
+	of, encode := &Held{rules: l}, l.Encode
+	switch {
+	case tallied != nil:
+		inner := once("held "+tallied.SHA, func() *Script { return newScript(unheld+tallied.Text, unheld+tallied.plain) })
+		of.Script, encode = wrap("hold.lua", inner, &nothing), l.EncodeTallied
+	case l.One != nil:
 		of.Script = wrap("hold.lua", l.One, l.Script)
-	} else {
+	default:
 		of.Script = wrap("hold.lua", l.Script, &nothing)
 	}
-	of.Keys, of.Args = l.Encode(now, grace, [][]core.Ask{{*ask}})
+	of.Keys, of.Args = encode(now, grace, [][]core.Ask{{*ask}})
 	var flags []byte
 	var behind []string
 	for i := range ask.Charges {

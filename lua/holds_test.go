@@ -25,7 +25,7 @@ func FuzzDecodeHeld(f *testing.F) {
 	f.Add(false, []byte(number(1000, 8)+number(2, 8)+number(1, 8)+number(1<<62, 8)+admitted)) // three times that is less than 0
 	f.Fuzz(func(t *testing.T, fits bool, data []byte) {
 		a, h := heldAsk(), core.Hold{Life: core.MinHold}
-		call := rules.Held("limit", "", 1, &a, &h)
+		call := rules.Held("limit", "", 1, &a, &h, nil)
 		if err := call.Decode(replyOf(data, fits, 11), &a, &h); err != nil {
 			return
 		}

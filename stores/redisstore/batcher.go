@@ -378,11 +378,7 @@ func (b *batcher) decide(ctx context.Context, batch []*request) error {
 		asks = append(asks, r.asks)
 	}
 	defer func() { clear(asks); batch[0].batch = asks }()
-	var tallied *lua.Script
-	now := ticks()
-	if b.tallied.Load() > now {
-		tallied = b.rules.Tallied(lua.Algorithms(b.others.Load()))
-	}
+	tallied, now := b.talliedScript(), ticks()
 	lone := len(asks) == 1 && tallied == nil && b.rules.One != nil && b.left.Load() <= now
 	reply, left, err := b.store.decide(ctx, b.rules, asks, tallied, lone)
 	if left {

@@ -16,8 +16,7 @@ func (s *Store) Holds(charges []core.Charge) bool {
 	return s.parts == nil && !slices.ContainsFunc(charges, func(c core.Charge) bool { return !s.sameSlot(&charges[0], &c) })
 }
 
-// Hold implements [core.Holder]. It is a call of its own, not part of a batch. Keys that
-// several algorithms charge are not held.
+// Hold implements [core.Holder]. It is a call of its own, not part of a batch.
 func (s *Store) Hold(ctx context.Context, ask *core.Ask, h *core.Hold) error {
 	if err := cmp.Or(h.Validate(ask), ctx.Err()); err != nil {
 		return err
@@ -61,14 +60,23 @@ func (s *Store) takeUnheld(ctx context.Context, ask *core.Ask, h *core.Hold) err
 	return err
 }
 
-// hold makes the call. The charges are copies, with hashed keys.
+// hold makes the call, and once more if several algorithms may charge the keys. The charges are
+// copies, with hashed keys.
 func (s *Store) hold(ctx context.Context, b *batcher, ask *core.Ask, h *core.Hold) error {
-	call := b.rules.Held(b.part.prefix, s.now(), s.grace, ask, h)
-	reply, err := s.numbered(ctx, &invocation{script: call.Script, keys: call.Keys, args: call.Args}, []core.Ask{*ask})
-	if err != nil {
-		return err
+	for tallied := b.talliedScript(); ; {
+		call := b.rules.Held(b.part.prefix, s.now(), s.grace, ask, h, tallied)
+		reply, err := s.numbered(ctx, &invocation{script: call.Script, keys: call.Keys, args: call.Args}, []core.Ask{*ask})
+		if err != nil {
+			return err
+		}
+		err = call.Decode(reply, ask, h)
+		next := b.nextTallied(err, tallied)
+		if next == nil {
+			return err
+		}
+		tallied = next
+		b.tallied.Store(ticks() + int64(talliedFor))
 	}
-	return call.Decode(reply, ask, h)
 }
 
 // Settle implements [core.Holder]. It is one call.
