@@ -69,7 +69,7 @@ for s = 1, K do
     if units - cost > 0 then less = units - cost else debt = cost - units end
     after[s] = {how == '2' and 0 or cost, ends and sub(hold, rest), lives, stop + 0, soonest, id}
   end
-  if less > 0 and not known then
+  if less > 0 then -- what the caller knows may be of one before it of that id
     local took, left, reset = match(hold, '^ (%d+) (%d+) (%d+)', rest)
     list = sub(list, 1, 23) .. seven(took) .. be48(left) .. seven(reset) .. sub(list, 44, 51)
   end

@@ -19,6 +19,7 @@ import (
 	"github.com/routelimit/limit/internal/race"
 	"github.com/routelimit/limit/internal/redistest"
 	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/stores/memstore"
 	"github.com/routelimit/limit/stores/storetest"
 )
 
@@ -62,6 +63,41 @@ func TestKeysOfHoldsLive(t *testing.T) {
 		requireLife(t, client, c, hashed, core.MaxHold)
 		must.Get(store.Settle(t.Context(), []core.Settlement{{Return: core.Return{Charge: c}, Hold: core.HoldIDOf("1"), Used: 1}}))(t)
 		requireLife(t, client, c, true, core.MaxHold) // what the caller does not know is read from the hash
+	}
+}
+
+// TestSettlesWhatLives settles a hold by what the caller knows of another one before it of that ID,
+// which a reset, or its end, has taken away: each store gives back what the one that lives took.
+func TestSettlesWhatLives(t *testing.T) {
+	client, now := redistest.Client(t), start
+	stores := map[string]core.Store{"redis": at(client, &now), "memory": memstore.New(&memstore.Options{Now: func() int64 { return now }})}
+	for name, q := range map[string]core.Quota{
+		"log":     {Limit: 100},
+		"window":  {Algorithm: core.FixedWindow, Limit: 100},
+		"cells":   {Algorithm: core.SlidingCells, Limit: 100, Cells: 10},
+		"counter": {Algorithm: core.SlidingCounter, Limit: 100},
+		"bucket":  {Algorithm: core.TokenBucket, Limit: 100, Burst: 100},
+	} {
+		q.Window = 3600_000_000
+		for kind, store := range stores {
+			for _, reset := range []bool{false, true} {
+				c := core.Charge{Policy: "p", Rule: name, Key: fmt.Sprint(reset), Cost: 70, Quota: q}
+				hold := func() core.Return {
+					ask, h := core.Ask{Charges: []core.Charge{c}}, core.Hold{ID: core.HoldIDOf("a"), Life: core.MinHold}
+					require.NoError(t, core.HolderOf(store).Hold(t.Context(), &ask, &h))
+					require.True(t, ask.Decision.Allowed)
+					return ask.Decision.Return(0, c)
+				}
+				before := hold()
+				if reset {
+					require.NoError(t, store.Reset(t.Context(), []core.Charge{c}))
+				}
+				now += q.Window / 2
+				hold()
+				done := must.Get(core.HolderOf(store).Settle(t.Context(), []core.Settlement{{Return: before, Hold: core.HoldIDOf("a"), Used: 10}}))(t)
+				require.Equal(t, core.Settled{Found: core.HoldLives, Given: 60}, done[0], "%s, %s, reset %v", kind, name, reset)
+			}
+		}
 	}
 }
 
