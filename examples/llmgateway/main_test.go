@@ -774,7 +774,7 @@ func TestPrices(t *testing.T) {
 	assert.EqualValues(t, maxTokens*3+maxTokens/10, costs["input-tokens"])
 }
 
-// TestRedis checks that two gateways share the quotas.
+// TestRedis checks that two gateways share the quotas, and that a stream costs two calls.
 func TestRedis(t *testing.T) {
 	client := redistest.Client(t)
 	l := usual
@@ -784,7 +784,10 @@ func TestRedis(t *testing.T) {
 		w.answer = streams(chunk, chunkUsage, chunkDone)
 		worlds = append(worlds, w)
 	}
-	for range 2 {
+	for round := range 2 {
+		if round == 1 { // the scripts are loaded
+			client.ConfigResetStat(t.Context())
+		}
 		for _, w := range worlds {
 			response, err := w.client.Do(w.request(w.t.Context(), openAI.path, chatStream))
 			require.NoError(t, err)
@@ -792,6 +795,9 @@ func TestRedis(t *testing.T) {
 			require.NoError(t, err)
 			response.Body.Close()
 		}
+	}
+	if stats, err := client.InfoMap(t.Context(), "commandstats").Result(); err == nil { // miniredis has none
+		assert.Contains(t, stats["Commandstats"]["cmdstat_evalsha"], "calls=4,")
 	}
 	got := worlds[0].charged()
 	assert.Equal(t, 4*chatUsed.budget, got.budget)
