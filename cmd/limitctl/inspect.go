@@ -24,8 +24,8 @@ what it owes, what is held of it, and its overrides and bans. An IPv6 address
 stands for its /64, as rules see it. --policy and --rule leave out other rules.
 A rule that all requests share has no key.
 
-Keys of several values, as those of "per ip and user", are found only with
---rule, and as limitctl top shows them. It takes nothing from a quota.
+A key of several values, as those of "per ip and user", has commas between
+them: --key "203.0.113.9, alice". It takes nothing from a quota.
 
 It shows what Redis has. An instance that cannot reach Redis decides by its own
 counts, which only its live page shows.
@@ -105,8 +105,13 @@ func (s *session) find(cmd *cobra.Command, of *subject) (*finding, error) {
 			return nil, usageError{fmt.Errorf("rule %s has a quota for each key: name one by --key", shown(r.Name))}
 		case of.rule != "" && of.key != "" && r.Shared():
 			return nil, usageError{fmt.Errorf("rule %s is one quota of all requests: leave out --key", shown(r.Name))}
-		case of.rule == "" && r.Composite() && !r.Whole(of.key):
-			f.Composite = append(f.Composite, r.Policy+" "+r.Name)
+		case r.Composite() && of.key != "":
+			switch _, err := r.One(of.key); {
+			case err != nil && of.rule != "":
+				return nil, usageError{err}
+			case err != nil:
+				f.Composite = append(f.Composite, r.Policy+" "+r.Name)
+			}
 		}
 		if err := s.look(cmd, f, r, of.rule != ""); err != nil {
 			return nil, err

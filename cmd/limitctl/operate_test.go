@@ -144,8 +144,11 @@ $`, out)
 	assert.Contains(t, out, "key carol has used nothing of the rules of "+s.policy+".\n")
 	out, _ = s.exits(t, 0, "inspect", "--key", "11:203.0.113.95:carol")
 	assert.NotContains(t, out, "not looked at", "the whole key")
+	out, _ = s.exits(t, 0, "inspect", "--policy", "api", "--rule", "per-ip-and-user-1h", "--key", "2001:db8::1,carol")
+	assert.Contains(t, out, `"2001:db8::/64, carol"`+"\n")
 	for _, c := range []struct{ args, problem string }{
 		{"--policy login --rule per-ip-1m", "name one by --key"}, {"--policy api --rule global-1m --key x", "leave out --key"},
+		{"--policy api --rule per-ip-and-user-1h --key carol", "with commas between them"},
 		{"--policy login --rule x --key y", `write one of --policy "login" --rule per-ip-1m`}, {"--policy x --key y", `write one of --policy "login" --rule per-ip-1m`},
 		{"", "limitctl inspect --key 203.0.113.9"}, {"--policy api", "limitctl inspect --key 203.0.113.9"}, {"alice", `unexpected argument "alice": name a key by --key`},
 	} {

@@ -11,7 +11,7 @@ import (
 	"github.com/routelimit/limit/cmd/limitctl/internal/words"
 )
 
-const wide = 60 // characters of a key in a table
+const wide = 128 // characters of a key in a table: programs hash longer ones
 
 // shown returns a text that clients may have chosen, for a terminal: in quotes if it has
 // anything but the characters of addresses and names.
@@ -34,7 +34,7 @@ func shownKey(s *live.State) string {
 	if s.Key == "" && s.Of().Shared() {
 		return "(all requests)"
 	}
-	return shortened(s.Key)
+	return shortened(s.Of().Shown(s.Key))
 }
 
 func table(out io.Writer, states []live.State) error {

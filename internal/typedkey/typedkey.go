@@ -30,7 +30,8 @@ func Of(r *rules.Rule, ipv6Prefix int) (Form, error) {
 }
 
 // Keys returns the keys that a text may stand for: the key that requests with this value have
-// (for an IPv6 address, its prefix), and the text itself, as tools list keys. It returns none for
+// (for an IPv6 address, its prefix), or with these values, as in "203.0.113.9, alice", and the text
+// itself, as in Redis. It returns none for
 // a rule that all requests share, unless the text is empty.
 func (f *Form) Keys(text string) (keys []string) {
 	keys = f.resolved(text)
@@ -45,20 +46,30 @@ func (f *Form) resolved(text string) (keys []string) {
 	if text == "" {
 		return nil
 	}
-	parts := []grammar.Key{f.key}
+	alternatives := []grammar.Key{f.key}
 	if f.key.Kind == grammar.Or {
-		parts = f.key.Parts
+		alternatives = f.key.Parts
 	}
-	for _, part := range parts {
-		if part.Kind == grammar.Global || len(part.Parts) > 0 {
+	for _, of := range alternatives {
+		joined, texts := []grammar.Key{of}, []string{text}
+		if of.Kind == grammar.And {
+			joined, texts = of.Parts, strings.Split(text, ",")
+		}
+		if of.Kind == grammar.Global || len(texts) != len(joined) {
 			continue
 		}
-		values, valid := map[string]string{part.String(): text}, true
+		values, valid := map[string]string{}, true
+		for i, part := range joined {
+			valid = valid && len(part.Parts) == 0
+			values[part.String()] = strings.TrimSpace(texts[i])
+		}
 		key := f.resolver.Resolve(func(k *rules.KeyResolver) string {
 			value, there := k.Given(values, f.ipv6)
-			if _, asked := k.Lookup(values); asked {
-				valid = valid && there
+			given, asked := k.Lookup(values)
+			if !there && k.Kind() == grammar.IP && ofClient(given) {
+				return given
 			}
+			valid = valid && (there || !asked)
 			return value
 		})
 		if valid && key != "" {
@@ -66,6 +77,29 @@ func (f *Form) resolved(text string) (keys []string) {
 		}
 	}
 	return keys
+}
+
+// ofClient reports whether a text is as the keys of IPv6 clients are.
+func ofClient(text string) bool {
+	prefix, err := netip.ParsePrefix(text)
+	return err == nil && prefix.Addr().Is6() && prefix.Masked() == prefix
+}
+
+// Shown returns a key as people read it: joined values, whose lengths would look like parts of them,
+// with commas, if [Form.One] finds the key by that.
+func (f *Form) Shown(key string) string {
+	if !f.Composite() {
+		return key
+	}
+	var texts []string
+	for _, value := range f.Parts(key) {
+		texts = append(texts, value.Text)
+	}
+	text := strings.Join(texts, ", ")
+	if one, err := f.One(text); err != nil || one != key {
+		return key
+	}
+	return text
 }
 
 // Composite reports whether keys join several values, so that one value does not say which key
@@ -95,14 +129,11 @@ func (f *Form) One(text string) (string, error) {
 		return text, nil
 	case f.Composite() && len(resolved) == 0:
 		return "", fmt.Errorf("key %q of rule %q (per %s): no request has it, since keys of the rule join several values: "+
-			"write the whole key, as in a list of keys", text, f.rule, f.key)
+			"write all of them, with commas between them", text, f.rule, f.key)
 	case len(resolved) == 1:
 		return resolved[0], nil
 	case len(resolved) > 1:
 		return "", fmt.Errorf("key %q of rule %q (per %s) has several meanings: write one of %q", text, f.rule, f.key, resolved)
-	}
-	if prefix, err := netip.ParsePrefix(text); err == nil && prefix.Addr().Is6() && prefix.Masked() == prefix {
-		return text, nil // as keys of IPv6 clients are
 	}
 	return "", fmt.Errorf("key %q of rule %q is not an address: write one such as 203.0.113.9", text, f.rule)
 }

@@ -42,6 +42,10 @@ func TestKeys(t *testing.T) {
 		{"either", "7=x", []string{"0=7=x", "7=x"}, "0=7=x"},
 		{"both", "alice", []string{"alice"}, "error"},
 		{"both", "9:192.0.2.15:alice", []string{"9:192.0.2.15:alice"}, "9:192.0.2.15:alice"},
+		{"both", "192.0.2.1, alice", []string{"9:192.0.2.15:alice", "192.0.2.1, alice"}, "9:192.0.2.15:alice"},
+		{"both", "2001:db8:1:2:3::4,alice", []string{"17:2001:db8:1:2::/645:alice", "2001:db8:1:2:3::4,alice"}, "17:2001:db8:1:2::/645:alice"},
+		{"both", "alice, 192.0.2.1", []string{"alice, 192.0.2.1"}, "error"},
+		{"both", "192.0.2.1, alice, bob", []string{"192.0.2.1, alice, bob"}, "error"},
 		{"both", "9:192.0.2.15:alic", []string{"9:192.0.2.15:alic"}, "error"},
 		{"both", "9:192.0.2.15:alice1", []string{"9:192.0.2.15:alice1"}, "error"},
 		{"both", "9:192.0.2.1", []string{"9:192.0.2.1"}, "error"},
@@ -66,6 +70,14 @@ func TestKeys(t *testing.T) {
 	for name, want := range map[string][2]bool{"both": {true, false}, "nested": {true, false}, "either": {false, false}, "all": {false, true}} {
 		assert.Equal(t, want, [2]bool{of(name).Composite(), of(name).Shared()}, name)
 	}
+	for key, want := range map[string]string{
+		"9:192.0.2.15:alice": "192.0.2.1, alice", "17:2001:db8:1:2::/645:alice": "2001:db8:1:2::/64, alice", "": "",
+		// What would not be read as this key stays as it is.
+		"9:192.0.2.16:a, bob": "9:192.0.2.16:a, bob", "9:192.0.2.10:": "9:192.0.2.10:", "9:192.0.2.16: alice": "9:192.0.2.16: alice", "alice": "alice",
+	} {
+		assert.Equal(t, want, of("both").Shown(key), key)
+	}
+	assert.Equal(t, "1=192.0.2.1", of("either").Shown("1=192.0.2.1"), "it says which")
 	for text, want := range map[string]bool{"9:192.0.2.15:alice": true, "alice": false, "": true} {
 		assert.Equal(t, want, of("both").Whole(text), text)
 	}

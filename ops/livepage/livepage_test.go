@@ -216,12 +216,18 @@ func TestTypedKeys(t *testing.T) {
 	}{
 		{"either", "alice", 200, "0 of 2 left."}, {"either", "0=alice", 200, "0 of 2 left."}, {"address", "2001:db8::5", 200, "1 of 3 left."},
 		{"address", "2001:db8::/64", 200, "1 of 3 left."}, {"both", "13:2001:db8::/645:alice", 200, "7 of 9 left."},
-		{"either", "192.0.2.1", 400, "has several meanings"}, {"address", "alice", 400, "is not an address"}, {"both", "alice", 400, "write the whole key"},
+		{"either", "192.0.2.1", 400, "has several meanings"}, {"address", "alice", 400, "is not an address"}, {"both", "alice", 400, "write all of them"}, {"both", "2001:db8::1, alice", 200, "7 of 9 left."},
 	} {
 		status, body := s.send(t, "GET", "/limits/peek?"+url.Values{"policy": {"api"}, "rule": {test.rule}, "key": {test.key}}.Encode(), "")
 		assert.Equal(t, test.status, status, "%v: %s", test, body)
 		assert.Contains(t, body, test.says, test)
 	}
+	state, _ := s.state(t, "order=use")
+	var shown []any
+	for i := range at(t, state, "keys").([]any) {
+		shown = append(shown, at(t, state, "keys", i, "key"))
+	}
+	assert.ElementsMatch(t, []any{"0=alice", "2001:db8::/64", "2001:db8::/64, alice"}, shown)
 	for _, key := range [][2]string{{"either", "alice"}, {"address", "2001:db8::5"}} {
 		status, body := s.send(t, "POST", "/limits/reset", `{"policy":"api","rule":"`+key[0]+`","key":"`+key[1]+`"}`, "Content-Type", "application/json")
 		assert.Equal(t, 200, status, body)
