@@ -22,7 +22,7 @@ type Request struct {
 	Keys map[string]string
 
 	Cost  int64            // of each rule; 0 means 1
-	Costs map[string]int64 // of rules by name, in place of Cost; 0 passes its rule and takes nothing
+	Costs map[string]int64 // by rule name; other rules take Cost. 0 passes its rule and takes nothing
 
 	Plan, Class string // of the caller, as Plan and Class of a Caller return them
 

@@ -112,3 +112,14 @@ func TestServeSettles(t *testing.T) {
 	stats := operate.ReadStats(limiter)
 	assert.Equal(t, [...]int64{3, 3, 0}, [...]int64{stats.Reserved, stats.Settled, stats.Forgiven})
 }
+
+// TestNeverFits sends a request that costs more than its rule can ever hold: without a wait that
+// helps, the document says so.
+func TestNeverFits(t *testing.T) {
+	policy := mustPolicy(limit.New(nil, nil), limit.Named("p", limit.PerIP(time.Hour, 3)))
+	w := httptest.NewRecorder()
+	require.NoError(t, policy.Serve(w, httptest.NewRequest("GET", "/", nil), limit.Request{Cost: 4}, http.NotFoundHandler()))
+	assert.Empty(t, w.Header()["Retry-After"])
+	assert.JSONEq(t, `{"type": "https://iana.org/assignments/http-problem-types#quota-exceeded", "title": "Quota exceeded", "status": 429,
+		"detail": "No wait helps: the request costs more than a rule can ever hold.", "violated-policies": ["per-ip-1h"]}`, w.Body.String())
+}

@@ -147,7 +147,7 @@ func (a *api) parse(body []byte) (*query, error) {
 	most := usage{hour: int64(len(body)) + overhead, output: int64(tokens) * int64(max(1, asked.N))}
 	price, ok := prices[asked.Model]
 	if !ok || otherTypes.Match(plain) || most[output] > maxTokens {
-		return nil, fmt.Errorf("write text, at most %d tokens, and a model with a price", maxTokens)
+		return nil, fmt.Errorf("write text, at most %d tokens, and a model with a price in usage.go, not %.100q", maxTokens, asked.Model)
 	}
 	delete(fields, "max_tokens") // the older name of OpenAI
 	fields[a.most] = tokens

@@ -42,6 +42,8 @@ func (p *Problem) Append(b []byte) []byte {
 		b = append(b, `,"detail":"Try again in `...)
 		b = strconv.AppendInt(b, p.Retry, 10)
 		b = append(b, ` s."`...)
+	case p.Refused:
+		b = append(b, `,"detail":"No wait helps: the request costs more than a rule can ever hold."`...)
 	}
 	if p.Refused {
 		b = append(b, `,"violated-policies":[`...)
