@@ -15,7 +15,7 @@ var algorithms = [...]row{
 	SlidingLog: {
 		name: "sliding-log", state: func() State { return &Log{} },
 		maxLimit: MaxLog, tooLarge: "is too large for an exact window, which logs each unit: write at most %d, " +
-			"or algorithm sliding-cells, whose windows are up to a cell longer",
+			"or use sliding-cells, whose windows are up to a cell longer",
 		span: (*Quota).oneWindow,
 	},
 	FixedWindow: {

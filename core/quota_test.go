@@ -76,7 +76,7 @@ func TestValidateFields(t *testing.T) {
 		{Queue, func(q *Quota) { q.MaxWait = MaxWindow + 1 }, "or at most 366 days"},
 		{Queue, func(q *Quota) { q.Missing = 1 }, "(this rule is queue)"},
 
-		{SlidingLog, func(q *Quota) { q.Limit = MaxLimit + 1 }, "write at most 100000, or algorithm sliding-cells"},
+		{SlidingLog, func(q *Quota) { q.Limit = MaxLimit + 1 }, "write at most 100000, or use sliding-cells"},
 		{SlidingLog, func(q *Quota) { q.Burst = 1 }, "(this rule is sliding-log)"},
 		{Concurrency, func(q *Quota) { q.Limit = MaxLeases }, ""},
 		{Concurrency, func(q *Quota) { q.Limit = MaxLeases + 1 }, "limit 10001 is too large for concurrency, which lists each lease: write at most 10000"},

@@ -65,7 +65,7 @@ func long(n int) string { return strings.Repeat("x", n) }
 func TestRuleProblems(t *testing.T) {
 	const (
 		tooShort = "write at least 1ms (the window comes first, then the limit)"
-		tooLarge = "is too large for an exact window, which logs each unit: write at most 100000, or algorithm sliding-cells"
+		tooLarge = "is too large for an exact window, which logs each unit: write at most 100000, or use sliding-cells"
 	)
 	fn := (*http.Request).UserAgent
 	tests := []struct {
@@ -198,7 +198,7 @@ func TestValidate(t *testing.T) {
 		{Rules(rules(17)...), []string{
 			"limit: 17 rules: a request is decided by at most 16; split the policy over a group and its routes"}},
 		{Rules(ip, ip), []string{
-			`limit: rule "5/1s per ip": the name "per-ip-1s" is taken by "5/1s per ip": remove one of them, or give it another Name`}},
+			`limit: rule "5/1s per ip": the name "per-ip-1s" is taken by "5/1s per ip": remove one of them, or give it another Name, in text a name and a colon before it`}},
 		{Rules(ip, PerIP(time.Second, 6), PerIP(1000*time.Millisecond, 7)), []string{
 			`limit: rule "6/1s per ip": the name "per-ip-1s" is taken by "5/1s per ip": remove`,
 			`limit: rule "7/1s per ip": the name "per-ip-1s" is taken by`}},

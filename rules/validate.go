@@ -116,7 +116,7 @@ func (s Set) Validate() error {
 	strikes := func(r Rule) bool { return !r.bars() || r.Settle != (Settlement{}) || r.Cost != (Cost{}) }
 	if len(s.rules) > 0 && !slices.ContainsFunc(s.rules, strikes) {
 		p.addf("rules %s: nothing can strike: "+
-			"write a rule whose refusals count, or a Settle such as rules.OnStatus(http.StatusUnauthorized)", s)
+			"write a rule whose refusals count, or a Settle such as rules.OnStatus(http.StatusUnauthorized), in text settle 401", s)
 	}
 	for i := range s.rules {
 		p.rule = i
@@ -136,7 +136,7 @@ func checkName(r *Rule, p *problems) {
 	}
 	first := slices.IndexFunc(p.set.rules[:p.rule], func(other Rule) bool { return other.name() == name })
 	if first >= 0 {
-		p.addf("the name %q is taken by %q: remove one of them, or give it another Name", name, p.set.rules[first])
+		p.addf("the name %q is taken by %q: remove one of them, or give it another Name, in text a name and a colon before it", name, p.set.rules[first])
 	}
 }
 
