@@ -121,5 +121,5 @@ func TestNeverFits(t *testing.T) {
 	require.NoError(t, policy.Serve(w, httptest.NewRequest("GET", "/", nil), limit.Request{Cost: 4}, http.NotFoundHandler()))
 	assert.Empty(t, w.Header()["Retry-After"])
 	assert.JSONEq(t, `{"type": "https://iana.org/assignments/http-problem-types#quota-exceeded", "title": "Quota exceeded", "status": 429,
-		"detail": "No wait helps: the request costs more than a rule can ever hold.", "violated-policies": ["per-ip-1h"]}`, w.Body.String())
+		"detail": "No wait helps: the request asks for more than a rule can ever hold.", "violated-policies": ["per-ip-1h"]}`, w.Body.String())
 }

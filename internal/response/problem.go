@@ -43,7 +43,7 @@ func (p *Problem) Append(b []byte) []byte {
 		b = strconv.AppendInt(b, p.Retry, 10)
 		b = append(b, ` s."`...)
 	case p.Refused:
-		b = append(b, `,"detail":"No wait helps: the request costs more than a rule can ever hold."`...)
+		b = append(b, `,"detail":"No wait helps: the request asks for more than a rule can ever hold."`...)
 	}
 	if p.Refused {
 		b = append(b, `,"violated-policies":[`...)
