@@ -179,7 +179,7 @@ func (l *Rules) encode(now string, grace int, requests [][]core.Ask) (keys []str
 		keys = make([]string, 0, len(requests)*len(l.places))
 	}
 	var names strings.Builder // of all keys
-	names.Grow(64*len(l.rules) + 32*(len(requests)-1))
+	names.Grow(l.sizeOfKeys(requests))
 	var index map[string]int
 	if len(requests) > 1 || len(l.places) > len(l.rules) {
 		index = make(map[string]int, len(requests))
@@ -228,6 +228,22 @@ func (l *Rules) encode(now string, grace int, requests [][]core.Ask) (keys []str
 		args = append(args, l.shape)
 	}
 	return keys, args, counts
+}
+
+// sizeOfKeys returns how many bytes the keys of requests have, more if several have the same key, and
+// less if a key is escaped.
+func (l *Rules) sizeOfKeys(requests [][]core.Ask) (n int) {
+	for r := range l.rules {
+		rule := &l.rules[r]
+		for d, asks := range requests {
+			for _, p := range rule.places {
+				if key := at(l.places[p], asks).Key; d == 0 || key != "" { // all requests share the empty key
+					n += len(rule.prefix) + len(key)
+				}
+			}
+		}
+	}
+	return n
 }
 
 // idsOf appends the ids of a rule's charges in requests, of several asks one for each charge.

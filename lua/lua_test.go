@@ -2,6 +2,7 @@ package lua
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -48,6 +49,30 @@ func TestEncode(t *testing.T) {
 		0, 1, 0, 0, 0, 0, 0, 1, 0, 3, 0, 0, 0, 0, 0, 2,
 	}
 	assert.Equal(t, []any{"", 0, 1, specOf(ofLog(5, 2), ofLog(5, 1)), blob}, args)
+}
+
+// TestKeysOfACall tests that long keys take as many allocations as short ones, and that all are whole.
+func TestKeysOfACall(t *testing.T) {
+	for _, n := range []int{1, 3, 128} {
+		var allocations []float64
+		for _, length := range []int{1, 100, 1000} {
+			key := strings.Repeat("k", length)
+			var requests [][]core.Ask
+			var want []string
+			for i := range n {
+				first := fmt.Sprint(100+i, key)
+				requests = append(requests, one(charges(first, fmt.Sprint(500+i, key), "")))
+				want = append(want, "limit:1:{p}:a:"+first)
+			}
+			rules := NewRules("limit", requests[0])
+			keys, _ := rules.Encode("", 1, requests)
+			assert.Equal(t, want, keys[:n])
+			assert.Equal(t, "limit:1:{p}:c:", keys[2*n])
+			assert.Len(t, keys, 2*n+1)
+			allocations = append(allocations, testing.AllocsPerRun(10, func() { rules.Encode("", 1, requests) }))
+		}
+		assert.Equal(t, []float64{allocations[0], allocations[0], allocations[0]}, allocations)
+	}
 }
 
 // specOf returns what the script gets of rules.
