@@ -135,11 +135,12 @@ func (b *batcher) do(ctx context.Context, r *request) (err error, finished bool)
 		select {
 		case <-r.done:
 		case <-ends:
-			return b.abandon(r, ctx.Err()), false
+			b.abandon(r)
+			return b.unanswered(r, ctx.Err()), false
 		}
 	}
 	if r.late {
-		return b.abandon(r, b.tardy(r)), false
+		return b.unanswered(r, b.tardy(r)), false
 	}
 	return r.err, true
 }
@@ -180,12 +181,19 @@ func (b *batcher) wake(at int64) {
 }
 
 // expire has the callers of requests without an answer leave when they are due, or a hundredth of the
-// timeout later.
+// timeout later. It wakes them without the lock: there may be thousands.
 func (b *batcher) expire(at int64) {
+	for _, r := range b.expired(at) {
+		r.done <- struct{}{}
+	}
+}
+
+// expired returns the requests that are late from now on.
+func (b *batcher) expired(at int64) (late []*request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if at != b.wakes {
-		return // there is an earlier timer
+		return nil // there is an earlier timer
 	}
 	b.wakes = 0
 	next, now := int64(0), ticks()
@@ -198,12 +206,13 @@ func (b *batcher) expire(at int64) {
 			if r.late = true; r.state == queued {
 				r.state = abandoned
 			}
-			r.done <- struct{}{}
+			late = append(late, r)
 		}
 	}
 	if next != 0 {
 		b.wake(max(next, now+int64(b.store.timeout())/100)) // not once for each of many
 	}
+	return late
 }
 
 // gather lets other goroutines run for as long as they add requests to the queue. It gives up mu
@@ -246,16 +255,19 @@ func (r *request) recycle() {
 	requests.Put(r)
 }
 
-// abandon returns err for a caller that leaves. A queued request takes nothing. One
-// that was sent may have taken its charges, and still belongs to the call.
-func (b *batcher) abandon(r *request, err error) error {
+// abandon has a request whose caller leaves dropped when its turn comes, unless it was sent.
+func (b *batcher) abandon(r *request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if r.state != sent {
-		r.state = abandoned // it is dropped when its turn comes
-		return err
+	if r.state == queued {
+		r.state = abandoned
 	}
-	if !takesLeases(r.asks) {
+}
+
+// unanswered returns err for a caller that has left. An abandoned request takes nothing. One that was
+// sent may have taken its charges, and still belongs to the call. Neither state changes any more.
+func (b *batcher) unanswered(r *request, err error) error {
+	if r.state == abandoned || !takesLeases(r.asks) {
 		return err
 	}
 	return unanswered(err, r.asks, time.Now().Add(b.store.longest()), b.store.uncertainty(b.keyOf(r)))

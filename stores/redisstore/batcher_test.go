@@ -481,3 +481,53 @@ func TestOneTimer(t *testing.T) {
 	require.True(t, waits.late && last.late)
 	require.Zero(t, b.wakes, "no timer is set while nothing waits")
 }
+
+// TestCallerLeavesInTime has a caller leave although neither its context nor a call ends.
+func TestCallerLeavesInTime(t *testing.T) {
+	store := New(redis.NewClient(&redis.Options{}), &Options{Timeout: time.Millisecond})
+	charges := []core.Charge{charge("r", "k", 1000, time.Minute)}
+	store.batcher(ask(charges)).inFlight.Store(maxInFlight)
+	left := make(chan error, 1)
+	go func() { left <- store.Take(context.Background(), ask(charges)) }()
+	select {
+	case err := <-left:
+		require.ErrorIs(t, err, core.ErrOutOfReach)
+	case <-time.After(10 * time.Second):
+		t.Fatal("no timer is set")
+	}
+}
+
+// TestCallersLeaveTogether has the timer wake a caller that does not run: requests that come meanwhile
+// do not wait for that.
+func TestCallersLeaveTogether(t *testing.T) {
+	b := New(redis.NewClient(&redis.Options{}), nil).batcher(ask([]core.Charge{charge("r", "k", 1000, time.Minute)}))
+	r := &request{due: ticks(), done: make(chan struct{})}
+	b.queue, b.wakes = []*request{r}, r.due
+	go b.expire(r.due)
+	require.Eventually(t, func() bool {
+		if !b.mu.TryLock() {
+			return false
+		}
+		defer b.mu.Unlock()
+		return r.late
+	}, 10*time.Second, time.Millisecond)
+	<-r.done
+}
+
+// TestLateAnswer has a call end after one of its callers has left: the others get their answers.
+func TestLateAnswer(t *testing.T) {
+	var batch []*request
+	for range 2 {
+		asks := ask([]core.Charge{charge("r", "k", 1000, time.Minute)})
+		batch = append(batch, &request{ctx: context.Background(), asks: asks, charges: asks[0].Charges, done: make(chan struct{}, 1)})
+	}
+	batch[0].late = true
+	batch[0].done <- struct{}{} // its context ended at the same time
+	go New(redistest.Client(t), &Options{Timeout: time.Minute}).batcher(batch[0].asks).send(batch)
+	select {
+	case <-batch[1].done:
+		require.NoError(t, batch[1].err)
+	case <-time.After(10 * time.Second):
+		t.Fatal("the call waits for a caller that has left")
+	}
+}
