@@ -51,6 +51,26 @@ func TestOverlap(t *testing.T) {
 	require.True(t, take("1").Allowed)
 }
 
+// TestOverlapLeavesTooLittle has a call beside the first one about a key leave less than the next
+// request needs: that is remembered, although it is not nothing.
+func TestOverlapLeavesTooLittle(t *testing.T) {
+	for _, user := range []core.Charge{{Quota: core.Quota{Limit: 5}, Cost: 2}, {Quota: core.Quota{Limit: 3}, Cost: 1, Reserve: 1}} {
+		w := newTwins()
+		user.Policy, user.Rule, user.Key, user.Quota.Window = "p", "user", "u", 10_000_000
+		ip := charge("ip", "1", core.Quota{Limit: 1, Window: 5_000_000}, 1)
+		w.inner.then = func() {
+			w.inner.then = nil
+			w.time++
+			require.True(t, storetest.MustTake(t, w.store, user).Allowed)
+			w.time++
+		}
+		require.True(t, storetest.MustTake(t, w.store, ip, user).Allowed)
+		d := storetest.MustTake(t, w.store, ip, user)
+		require.Equal(t, core.ModeExact, d.Mode)
+		require.False(t, d.Outcomes()[1].Fits())
+	}
+}
+
 // TestOverlapAtRandom has calls within calls, before and after the decision of the
 // outer one. What is remembered then agrees with the store.
 func TestOverlapAtRandom(t *testing.T) {
