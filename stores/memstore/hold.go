@@ -282,6 +282,7 @@ func (s *Store) Settle(ctx context.Context, list []core.Settlement) ([]core.Sett
 	})
 	defer s.unlock(keys, &order)
 	for i := range leases {
+		s.find(keys[len(list)+i:][:1]) // one before it on that key may have replaced the entry
 		s.leasesAt(&keys[len(list)+i], now, func(held core.State) bool {
 			held.Release(&leases[i].Quota, now, leases[i].ID)
 			return false

@@ -8,6 +8,7 @@ import (
 
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/must"
+	"github.com/routelimit/limit/stores/storetest"
 )
 
 // holdsOf returns how many holds a store has, which must be as many as it counts.
@@ -98,4 +99,19 @@ func TestHoldsOfKeysThatLeave(t *testing.T) {
 	now += 1801_000_000 + core.HoldMemory
 	require.Equal(t, 4096*holdsPerKey, fill("c"))
 	require.Equal(t, 4096*holdsPerKey, holdsOf(t, s))
+}
+
+// TestSettlesTwoLeasesOfAKey releases two leases of a key with a settlement, which another
+// algorithm has charged: the first replaces the entry of the key.
+func TestSettlesTwoLeasesOfAKey(t *testing.T) {
+	s := New(nil)
+	units := core.Charge{Policy: "p", Rule: "units", Cost: 1, Quota: core.Quota{Limit: 10, Window: 1_000_000}}
+	slot := core.Charge{Policy: "p", Rule: "slots", Cost: 1, ID: 1, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 2, Window: 60_000_000}}
+	before, other := units, slot
+	before.Rule, other.ID = slot.Rule, 2
+	storetest.MustTake(t, s, before)
+	done, err := s.Settle(t.Context(), []core.Settlement{{Return: core.Return{Charge: units}, Leases: []core.Charge{slot, other}}})
+	require.NoError(t, err)
+	require.Equal(t, core.HoldUnknown, done[0].Found)
+	require.True(t, storetest.MustTake(t, s, slot).Allowed)
 }
