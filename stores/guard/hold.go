@@ -75,21 +75,21 @@ func (c *call) unhold(asked []core.Charge, d *core.Decision) []core.Charge {
 }
 
 // Settle implements [core.Holder]. If the store is unavailable, it returns an error, and counts as if
-// the store were settled: it is asked again, with Tag 0. Then it has released nothing.
+// the store were settled: it is asked again, with Tag 0. Then only the memory has released the leases.
 func (s *Store) Settle(ctx context.Context, list []core.Settlement) (done []core.Settled, err error) {
 	for i, now := 0, s.now(); i < len(list); i++ { // before the store counts less than the memory
 		s.doubts.excused[s.doubts.place(&list[i].Charge)].advance(now)
 	}
 	leases, elsewhere := core.Leased(list), s.overflows(s.now()) || s.now() < s.unreleased.until.time()
+	if len(leases) > 0 { // before the store admits others in their place
+		_ = s.own.Release(context.Background(), leases)
+	}
 	err = s.try(ctx, func() (err error) {
 		done, err = core.HolderOf(s.store).Settle(ctx, list)
 		return err
 	})
-	if err == nil && len(leases) > 0 {
-		_ = s.own.Release(context.Background(), leases)
-		if elsewhere { // in an overflow quota, or a Take without an answer may still take them
-			_ = s.Release(ctx, leases)
-		}
+	if err == nil && len(leases) > 0 && elsewhere { // in an overflow quota, or a Take without an answer may still take them
+		_ = s.Release(ctx, leases)
 	}
 	for i := range list {
 		of, cost := &list[i], list[i].Used

@@ -13,12 +13,14 @@ import (
 	"github.com/routelimit/limit/stores/storetest"
 )
 
-// A holder is a store that fails if a test says so, and calls during before Hold returns.
+// A holder is a store that fails if a test says so, and calls during before Hold returns, and
+// settling before Settle does.
 type holder struct {
 	*memstore.Store
-	during func()
-	fails  bool
-	loses  bool // the reply to a settlement
+	during   func()
+	settling func()
+	fails    bool
+	loses    bool // the reply to a settlement
 }
 
 func (h *holder) Take(ctx context.Context, asks []core.Ask) error {
@@ -30,6 +32,10 @@ func (h *holder) Take(ctx context.Context, asks []core.Ask) error {
 
 func (h *holder) Settle(ctx context.Context, list []core.Settlement) ([]core.Settled, error) {
 	done, err := h.Store.Settle(ctx, list)
+	if settling := h.settling; settling != nil {
+		h.settling = nil
+		settling()
+	}
 	if h.loses {
 		return nil, errAway
 	}
@@ -184,4 +190,35 @@ func TestReleasedInMemory(t *testing.T) {
 		lease.ID = 2
 		require.True(t, storetest.MustTake(t, s, lease).Allowed)
 	}
+}
+
+// TestReleasedBeforeOthers has requests take the slot that a settlement has released in the store,
+// before the guard has the reply. The memory counts each of them: when the store then fails, it
+// admits no other.
+func TestReleasedBeforeOthers(t *testing.T) {
+	store := &holder{Store: memstore.New(nil)}
+	s := New(store, &Options{Log: nowhere})
+	slot := func(id uint64) core.Charge {
+		lease := leased(id)
+		lease.Policy, lease.Quota.Limit = "p", 1
+		return lease
+	}
+	begin := func(id uint64) core.Settlement {
+		c := core.Charge{Policy: "p", Rule: "units", Quota: core.Quota{Limit: 100, Window: day}, Cost: 1}
+		ask, h := core.Ask{Charges: []core.Charge{c, slot(id)}}, core.Hold{ID: core.HoldID{byte(id)}, Life: core.MinHold}
+		require.NoError(t, s.Hold(t.Context(), &ask, &h))
+		require.True(t, ask.Decision.Allowed)
+		return core.Settlement{Return: ask.Decision.Return(0, c), Hold: h.ID, Used: 1, Leases: []core.Charge{slot(id)}}
+	}
+	end := func(of core.Settlement) { must.Get(s.Settle(t.Context(), []core.Settlement{of}))(t) }
+	first := begin(1)
+	store.settling = func() {
+		second := begin(2)
+		store.settling = func() { begin(3) }
+		end(second)
+	}
+	end(first)
+	store.fails = true
+	require.False(t, storetest.MustTake(t, s, slot(4)).Allowed)
+	require.Equal(t, []bool{true}, must.Get(s.own.Renew(t.Context(), []core.Charge{slot(3)}))(t))
 }
