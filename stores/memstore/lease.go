@@ -44,8 +44,11 @@ func (s *Store) leases(ctx context.Context, charges []core.Charge, f func(i int,
 }
 
 func (s *Store) leasesOf(c *core.Charge, f func(leases core.State, now int64) bool) {
-	keys, order, now := s.locked(1, func(int) *core.Charge { return c })
-	defer s.unlock(keys, &order)
+	var keys [1]target // on the stack
+	s.place(&keys[0], c)
+	var o order
+	now := s.lock(keys[:], &o)
+	defer s.unlock(keys[:], &o)
 	s.leasesAt(&keys[0], now, func(leases core.State) bool { return f(leases, now) })
 }
 

@@ -147,6 +147,20 @@ func TestCopiesNames(t *testing.T) {
 	}
 }
 
+// TestReleaseAllocates takes and releases a lease, as each request of a rule of concurrency does.
+func TestReleaseAllocates(t *testing.T) {
+	s := New(nil)
+	charges := []core.Charge{{Rule: "slots", Cost: 1, ID: 1, Quota: core.Quota{Algorithm: core.Concurrency, Limit: 1, Window: 60_000_000}}}
+	asks := []core.Ask{{Charges: charges}}
+	got := testing.AllocsPerRun(200, func() {
+		_ = s.Take(context.Background(), asks)
+		_ = s.Release(context.Background(), charges)
+	})
+	if got != 0 {
+		t.Errorf("%v allocations, want 0", got)
+	}
+}
+
 func TestAllocates(t *testing.T) {
 	s, now := at(1_000_000)
 	q := core.Quota{Limit: 20, Window: 1_000}
