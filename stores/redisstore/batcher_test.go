@@ -531,3 +531,10 @@ func TestLateAnswer(t *testing.T) {
 		t.Fatal("the call waits for a caller that has left")
 	}
 }
+
+// TestAnswersAllocateNothing looks through the answers of a call for those to decide again: there are
+// none but while a rule changes its algorithm.
+func TestAnswersAllocateNothing(t *testing.T) {
+	b, batch := new(batcher), []*request{{}, {}, {}}
+	assert.Zero(t, testing.AllocsPerRun(100, func() { b.decideTallied(context.Background(), batch, nil) }))
+}

@@ -25,6 +25,9 @@ func (b *batcher) talliedScript() *lua.Script {
 // nextTallied returns the script that may decide what another one, or nil for the usual one, has not
 // decided for a reason; or nil if there is none.
 func (b *batcher) nextTallied(reason error, script *lua.Script) *lua.Script {
+	if reason == nil { // Lacking allocates
+		return nil
+	}
 	lacks := lua.Lacking(reason)
 	if lacks == 0 && (script != nil || !errors.Is(reason, lua.ErrValue)) {
 		return nil
