@@ -144,12 +144,12 @@ func TestStreamEndsDespiteErrors(t *testing.T) {
 	}
 }
 
-// TestStreamSettledByAnother has another process settle a stream by its ID: the first one still
+// TestStreamWithoutHold has a stream end whose hold is gone: the call that finds nothing to settle
 // releases it.
-func TestStreamSettledByAnother(t *testing.T) {
+func TestStreamWithoutHold(t *testing.T) {
 	store := &unsettling{Store: memstore.New(nil)}
 	p := must.Get(limit.New(store, nil).Policy(streams))(t)
-	require.Equal(t, 200, stream(t, p, func(d limit.Decision) { // as if it had been: the hold is gone
+	require.Equal(t, 200, stream(t, p, func(limit.Decision) {
 		require.NoError(t, store.Store.Reset(t.Context(), []core.Charge{{Policy: "streams", Rule: "tokens", Key: "u"}}))
 	}))
 	assert.Zero(t, store.released, "in the same call")
