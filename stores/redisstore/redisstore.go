@@ -186,13 +186,21 @@ func (s *Store) Take(ctx context.Context, asks []core.Ask) error {
 	if s.reported.Load() != s.restarts.Load() {
 		return s.report(errForgotten)
 	}
+	err := s.take(ctx, asks)
+	if err == nil && s.reported.Load() != s.restarts.Load() {
+		err = errForgotten // noticed meanwhile by a call that has not reported it yet
+	}
+	return s.report(err)
+}
+
+func (s *Store) take(ctx context.Context, asks []core.Ask) error {
 	if asks[0].Owes() {
-		return s.report(s.owe(ctx, asks))
+		return s.owe(ctx, asks)
 	}
 	if p := s.single(asks); p != nil {
-		return s.report(p.batcher(asks).take(ctx, asks))
+		return p.batcher(asks).take(ctx, asks)
 	}
-	return s.report(s.takeSpread(ctx, asks))
+	return s.takeSpread(ctx, asks)
 }
 
 // Losses returns how often a server was found to be another one, to have been restarted or to have
