@@ -85,8 +85,8 @@ func ofClient(text string) bool {
 	return err == nil && prefix.Addr().Is6() && prefix.Masked() == prefix
 }
 
-// Shown returns a key as people read it: joined values, whose lengths would look like parts of them,
-// with commas, if [Form.One] finds the key by that.
+// Shown returns a key as people read it: with commas between joined values, if [Form.One] finds the
+// key by that. The lengths that a key itself has look like parts of its values.
 func (f *Form) Shown(key string) string {
 	if !f.Composite() {
 		return key

@@ -83,11 +83,11 @@ func (p *page) refusalRow(t *totals, r *refusal) refusalRow {
 		Rules: []refusedKey{}}
 	var words []string
 	for i := range r.rules[:min(r.count, keptRules)] {
-		rule := &r.rules[i]
+		rule, declared := &r.rules[i], t.rule(r.policy, r.rules[i].Name)
 		key := refusedKey{Name: rule.Name}
-		key.Key, key.ID = p.show(t.rule(r.policy, rule.Name), string(rule.key[:rule.keyLength]))
+		key.Key, key.ID = p.show(declared, string(rule.key[:rule.keyLength]))
 		row.Rules = append(row.Rules, key)
-		words = append(words, rule.words(t.rule(r.policy, rule.Name), cmp.Or(key.Key, key.ID)))
+		words = append(words, rule.words(declared, cmp.Or(key.Key, key.ID)))
 	}
 	if more := r.count - keptRules; more > 0 {
 		words = append(words, fmt.Sprintf("%d more rules refuse it.", more))

@@ -255,7 +255,7 @@ func (r *request) recycle() {
 	requests.Put(r)
 }
 
-// abandon has a request whose caller leaves dropped when its turn comes, unless it was sent.
+// abandon marks a request whose caller leaves. Unless it was sent, it is dropped when its turn comes.
 func (b *batcher) abandon(r *request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

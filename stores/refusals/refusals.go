@@ -29,8 +29,8 @@ const longest = 1_000_000
 //   - What other processes took is known only from the last answer about the key,
 //     which is at most a second old. If they use up another rule of the request
 //     in that second, the RetryAfter is too short by the wait of that rule.
-//   - What requests of this process took from a key is not known if their calls overlap the first one
-//     whose answer about that key is remembered.
+//   - The first remembered answer about a key does not know what overlapping calls of this process
+//     took from it.
 //   - The rules that do not refuse may have refilled since: their Remaining is a lower bound.
 //   - Quota that is given back, by a Return, a Reset or a deleted key, is seen at once by the process that
 //     gave it back, and within a second by others. Until then they refuse what the store would admit.
