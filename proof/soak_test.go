@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -94,6 +95,13 @@ func TestSoak(t *testing.T) {
 	duration := soakTime(t)
 	s := &soak{t: t, server: redistest.Launch(t), stop: make(chan struct{}), faults: make(map[string]int)}
 	s.proxy, s.direct = faultproxy.Start(t, s.server.Addr), s.server.Client()
+	var limiters []*limit.Limiter
+	before := files()
+	t.Cleanup(func() { // the clients are closed by now
+		most := before + 8 // direct has connections too
+		redistest.Await(t, 10*time.Second, "connections to be closed", func() bool { return files() <= most })
+		runtime.KeepAlive(limiters) // or a collection closes the files
+	})
 	for i := range soakUsers {
 		// While versions change, the limit of the one and three windows of the other.
 		const share = soakLimit / soakInstances
@@ -108,7 +116,6 @@ func TestSoak(t *testing.T) {
 	s.line = tally{name: "line",
 		steady:   bounds{51, 2*(50+20) + soakInstances + 20},
 		changing: bounds{51, 2*(50+20) + soakInstances + 2*20}}
-	var limiters []*limit.Limiter
 	for range soakInstances {
 		client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: s.proxy.Addr()}))
 		l := limit.New(redisstore.New(client, nil), &limit.Options{Instances: soakInstances})
@@ -149,7 +156,9 @@ func TestSoak(t *testing.T) {
 	}
 	t.Logf("held at the same time: at most %d of %d while the store answered, %d of %d at any time",
 		s.held.mostQuiet, soakSlots, s.held.mostAny, 2*soakSlots)
-	use.check(t)
+	if duration >= time.Minute { // in less, connections of one fault look like growth
+		use.check(t)
+	}
 	require.Positive(t, s.modes[core.ModeLocal].Load(), "Redis never failed")
 }
 
