@@ -23,9 +23,6 @@ import (
 	"github.com/routelimit/limit/stores/redisstore"
 )
 
-// patient has a timeout that a slow machine does not reach.
-var patient = redisstore.Options{Timeout: 10 * time.Second}
-
 // onRedis calls runs for a policy "p" on a Redis whose keys are deleted for each framework, but
 // for the token of its data.
 // It returns the number of decisions of each mode.
@@ -201,7 +198,7 @@ var badKeys = []badInput{
 	}},
 	{51, "states that are truncated, of another version, or garbage", func(r *row) {
 		client := redistest.Client(r)
-		limiter := limit.New(redisstore.New(client, &patient), nil)
+		limiter := limit.New(unhurried(client, 1), nil)
 		for _, rule := range forms {
 			rules, key := shared(rule), stateKey(rule)
 			n, _ := r.admitted(limiter, rules)
@@ -215,7 +212,7 @@ var badKeys = []badInput{
 			for _, v := range values {
 				// A new Limiter, since the guard of the first one knows what it has admitted.
 				require.NoError(r, client.Set(r.Context(), key, v, time.Hour).Err())
-				n, undecided := r.admitted(limit.New(redisstore.New(client, &patient), nil), rules)
+				n, undecided := r.admitted(limit.New(unhurried(client, 1), nil), rules)
 				r.opens += max(0, n-int(rule.Limit))
 				assert.LessOrEqual(r, n, int(rule.Limit), "%s: %q", rule.Name, v)
 				if undecided > 0 {
@@ -227,7 +224,7 @@ var badKeys = []badInput{
 	}},
 	{52, "a key without a TTL", func(r *row) {
 		client := redistest.Client(r)
-		limiter := limit.New(redisstore.New(client, &patient), nil)
+		limiter := limit.New(unhurried(client, 1), nil)
 		for _, rule := range forms {
 			must.Get(bind(limiter, shared(rule)).Take(r.Context(), limit.Request{}))(r)
 			require.True(r, client.Persist(r.Context(), stateKey(rule)).Val(), rule.Name)
@@ -243,7 +240,7 @@ var badKeys = []badInput{
 		client := redistest.Client(r)
 		for _, rule := range forms {
 			r.takeAt(client, rule, time.Now().AddDate(10, 0, 0))
-			limiter := limit.New(redisstore.New(client, &patient), nil)
+			limiter := limit.New(unhurried(client, 1), nil)
 			d := must.Get(bind(limiter, shared(rule)).Take(r.Context(), limit.Request{Cost: rule.Limit}))(r)
 			r.ran(map[bool]int{true: 1}[d.Allowed], 0, rule.Name)
 			assert.True(r, 0 < d.RetryAfter && d.RetryAfter <= 2*rule.Window, "%s: %v", rule.Name, d.RetryAfter) // a counter has two

@@ -61,7 +61,7 @@ func TestPartition(t *testing.T) {
 func TestHotKey(t *testing.T) {
 	admin := redistest.Real(t)
 	client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: admin.Options().Addr}))
-	policy := bind(limit.New(redisstore.New(client, &patient), nil), limit.Named("hot", limit.Global(time.Hour, 1000)))
+	policy := bind(limit.New(unhurried(client, 1), nil), limit.Named("hot", limit.Global(time.Hour, 1000)))
 	var asked, admitted, failed, local, remembered atomic.Int64
 	rush := func() {
 		asked.Store(0)

@@ -3,12 +3,16 @@ package proof
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/lua"
+	"github.com/routelimit/limit/stores/guard"
+	"github.com/routelimit/limit/stores/redisstore"
+	"github.com/routelimit/limit/stores/refusals"
 )
 
 // TestMain runs the tests, or what a test has started this binary for.
@@ -52,6 +56,15 @@ func bind(limiter *limit.Limiter, rules limit.RuleSet) *limit.Policy {
 		panic(err)
 	}
 	return policy
+}
+
+// patient has a timeout that a slow machine does not reach.
+var patient = redisstore.Options{Timeout: 10 * time.Second}
+
+// unhurried returns the store that limit.New makes of one on Redis, for tests in which a machine
+// that stalls is no outage.
+func unhurried(client redis.UniversalClient, instances int) core.Store {
+	return refusals.New(guard.New(redisstore.New(client, &patient), &guard.Options{Slow: time.Minute, Instances: instances}))
 }
 
 // redisKey returns the key of Redis that holds the state of a quota.

@@ -3,6 +3,7 @@ package proof
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -102,7 +103,7 @@ func ours(client *redis.Client) func() (admission, time.Duration) {
 			return nil, d.RetryAfter
 		}
 		return func(used int64) {
-			if err := d.Settle(context.Background(), used); err != nil {
+			if err := d.Settle(context.Background(), used); err != nil && !errors.Is(err, limit.ErrUndecided) { // then it stays taken
 				panic(err)
 			}
 		}, 0

@@ -18,7 +18,6 @@ import (
 	"github.com/routelimit/limit"
 	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
-	"github.com/routelimit/limit/stores/redisstore"
 )
 
 // A waiting is one call of Wait, as rapid draws it, and its outcome.
@@ -195,7 +194,7 @@ func TestWaitOnRedis(t *testing.T) {
 	for range 2 {
 		options := *client.Options()
 		own := redistest.Closing(t, redis.NewClient(&options))
-		policy := bind(limit.New(redisstore.New(own, &patient), nil), set)
+		policy := bind(limit.New(unhurried(own, 1), nil), set)
 		for i := range 30 {
 			done.Go(func() {
 				for k := i; time.Now().Before(end); k++ {
@@ -228,6 +227,6 @@ func TestWaitOnRedis(t *testing.T) {
 	require.Greater(t, len(times), int(span/window)*most/2)
 	require.Positive(t, gone)
 
-	d := must.Get(bind(limit.New(redisstore.New(client, nil), nil), set).Peek(t.Context(), limit.Request{}))(t)
+	d := must.Get(bind(limit.New(unhurried(client, 1), nil), set).Peek(t.Context(), limit.Request{}))(t)
 	require.EqualValues(t, total-len(times), slices.Collect(d.Rules())[1].Remaining)
 }

@@ -33,7 +33,7 @@ func TestSlotsReachOtherProcesses(t *testing.T) {
 		instances, frees = n, 50
 	}
 	slot := limit.Named("slot", limit.Rule{Name: "only", Key: limit.Everyone, Limit: 1, Window: 30 * time.Second, Algorithm: limit.Concurrency{}})
-	holder := bind(limit.New(redisstore.New(client, &patient), nil), slot)
+	holder := bind(limit.New(unhurried(client, 1), nil), slot)
 	held := must.Get(holder.Take(t.Context(), limit.Request{}))(t)
 	require.True(t, held.Allowed)
 
@@ -44,7 +44,7 @@ func TestSlotsReachOtherProcesses(t *testing.T) {
 		options := *client.Options()
 		options.PoolSize = 1
 		own := redistest.Closing(t, redis.NewClient(&options))
-		policy := bind(limit.New(redisstore.New(own, &patient), &limit.Options{Instances: instances + 1}), slot)
+		policy := bind(limit.New(unhurried(own, instances+1), nil), slot)
 		waiters.Go(func() {
 			for {
 				d, err := policy.Wait(ctx, limit.Request{})
