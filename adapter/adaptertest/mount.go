@@ -35,6 +35,7 @@ func Mount(t *testing.T, create func() (router http.Handler, mount func(api any)
 		{"Path", fmt.Sprintf(`route:"GET %s" limit:"5/2s per path nope or path id or path %s"`, pattern, rest), handler},
 		{"None", `route:"GET /none" limit:"5/2s per path id"`, handler},
 		{"Nil", `route:"GET /nil" limit:"-"`, reflect.Zero(reflect.TypeOf(handler)).Interface()},
+		{"Unset", `route:"GET /unset" limit:"5/2s per ip"`, reflect.Zero(reflect.TypeOf(handler)).Interface()},
 		{"Good", `route:"GET /good" limit:"5/2s per ip"`, handler},
 	}))
 	require.Error(t, err)
@@ -49,11 +50,12 @@ func Mount(t *testing.T, create func() (router http.Handler, mount func(api any)
 		`field None: limit: rule "5/2s per path id": key "path id": the path "`,
 		`/none" has no values`,
 		`field Nil: limit: the handler is nil`,
+		`field Unset: limit: the handler is nil`,
 	} {
 		assert.Equal(t, 1, strings.Count(err.Error(), want), want)
 	}
 	assert.Contains(t, err.Error(), fmt.Sprintf("%T", handler), "the type to write instead")
-	assert.Equal(t, 8, 1+strings.Count(err.Error(), "\nfield "), err)
+	assert.Equal(t, 9, 1+strings.Count(err.Error(), "\nfield "), err)
 	assert.ErrorAs(t, err, new(*rules.Error))
 	assert.Equal(t, http.StatusNotFound, routetest.Do(router, "GET", "/good").Code, "nothing is mounted if anything is wrong")
 

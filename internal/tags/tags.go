@@ -33,7 +33,7 @@ type Field struct {
 	Named   bool   // whether the rules have a name
 	Policy  string // the name
 
-	Handler any // the value of the field
+	Handler any // the value of the field, nil also for a nil func
 
 	errs []error
 }
@@ -190,13 +190,14 @@ func (w *walk) read(f *Field, tag string, value reflect.Value) bool {
 		f.addf("a policy without limits: remove policy:%q, or write rules instead of limit:\"-\"", policy)
 	}
 
-	if isNil(value) {
+	missing := isNil(value)
+	if missing {
 		f.addf("the handler is nil: set the field before mounting")
 	}
-	if value.CanInterface() {
-		f.Handler = value.Interface()
-	} else {
+	if !value.CanInterface() {
 		f.addf("the field is not exported, so its handler cannot be read: begin its name with a capital letter")
+	} else if !missing {
+		f.Handler = value.Interface()
 	}
 	return true
 }
