@@ -20,33 +20,34 @@ import (
 // the request holds when next returns or panics. Rules that settle do so by what next has
 // answered. Around a router, [ByPathValue] finds no value yet.
 func (p *Policy) Handler(next http.Handler) http.Handler {
-	p.mustAttach(next)
-	if p.scope == rules.ScopeRoute && p.attached.Swap(true) {
-		panic(&rules.Error{Problem: "one set of rules covers two routes: write limit.Named(\"…\", rules…) for one quota of " +
-			"both, limit.EachRoute(rules…) for a quota of each, or bind the set once for each route"})
+	h, err := p.handler(next)
+	if err != nil {
+		panic(err)
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.current.Load().exchange(w, r, next, nil)
-	})
+	return h
 }
 
-// mustAttach panics if the policy cannot decide requests to next.
-func (p *Policy) mustAttach(next http.Handler) {
-	v := reflect.ValueOf(next)
-	if next == nil || v.Kind() == reflect.Func && v.IsNil() || v.Kind() == reflect.Pointer && v.IsNil() {
-		panic(&rules.Error{Problem: "the handler behind the rules is nil"})
-	}
+// handler returns an error if the policy cannot decide requests to next.
+func (p *Policy) handler(next http.Handler) (http.Handler, error) {
 	_, mux := next.(interface {
 		Handler(*http.Request) (http.Handler, string)
 	})
-	router := mux || v.MethodByName("Routes").IsValid() // of chi, Gin or Echo
-	if router && p.scope != rules.ScopeNamed {
-		panic(&rules.Error{Problem: "a router has many routes: write limit.Named(\"…\", rules…) for one quota of all, " +
-			"or put the rules on each route"})
+	switch v := reflect.ValueOf(next); {
+	case next == nil, (v.Kind() == reflect.Func || v.Kind() == reflect.Pointer) && v.IsNil():
+		return nil, &rules.Error{Problem: "the handler behind the rules is nil"}
+	case p.scope != rules.ScopeNamed && (mux || v.MethodByName("Routes").IsValid()): // of chi, Gin or Echo
+		return nil, &rules.Error{Problem: "a router has many routes: write limit.Named(\"…\", rules…) for one quota of all, or put the rules on each route"}
 	}
 	if err := p.attach(door.Place{}); err != nil {
-		panic(err)
+		return nil, err
 	}
+	if p.scope == rules.ScopeRoute && p.attached.Swap(true) {
+		return nil, &rules.Error{Problem: "one set of rules covers two routes: write limit.Named(\"…\", rules…) for one quota of " +
+			"both, limit.EachRoute(rules…) for a quota of each, or bind the set once for each route"}
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.current.Load().exchange(w, r, next, nil)
+	}), nil
 }
 
 // Serve serves a request like the handler of [Policy.Handler], for a handler that knows
@@ -124,9 +125,9 @@ func (l *Limiter) mounted(f *tags.Field, next http.Handler) http.Handler {
 		return nil
 	}
 	p, err := l.policy(set, &door.Place{Pattern: f.Pattern()})
-	f.Add(err)
-	if err != nil || next == nil {
-		return nil
+	if err == nil && next != nil {
+		next, err = p.handler(next)
 	}
-	return p.Handler(next)
+	f.Add(err)
+	return next
 }

@@ -38,7 +38,8 @@ func TestMountOnServeMux(t *testing.T) {
 		Login  http.HandlerFunc `route:"GET /login" limit:"2/h per ip" policy:"login"`
 		Third  http.HandlerFunc `route:"GET /a/{x}" limit:"-"`
 		Fourth http.HandlerFunc `route:"GET /{x}/a" limit:"-"`
-	}{h, h, h, h, h, h, h, h, h, h})
+		Router *http.ServeMux   `route:"GET /sub/{path...}" limit:"5/2s per ip"`
+	}{h, h, h, h, h, h, h, h, h, h, http.NewServeMux()})
 	require.Error(t, err)
 	wants := []string{
 		`field None: limit: rule "5/2s per path id": key "path id": the path "GET /none/{$}" has no values`,
@@ -50,6 +51,7 @@ func TestMountOnServeMux(t *testing.T) {
 		`field Second: limit: route "GET /{" is also declared by field First`,
 		`field Login: limit: policy "login": already has other rules`,
 		`field Fourth: limit: route "GET /{x}/a": pattern`,
+		`field Router: limit: a router has many routes`,
 	}
 	for _, want := range wants {
 		assert.Equal(t, 1, strings.Count(err.Error(), want), "%s\n%v", want, err)
