@@ -48,7 +48,8 @@ import (
 // algorithm, and the options that it takes. "empty" sets Missing so that a
 // bucket begins empty. "refuse" is the [Refusal]. It may appear twice, once for a wait:
 // "refuse wait 2s refuse redirect /busy". A rule with a zone, which [time.LoadLocation]
-// reads, is a [FixedWindow] with a [core.Calendar]. Its window is hour, day, week or month:
+// reads but for Local, is a [FixedWindow] with a [core.Calendar]. Its window is hour, day, week
+// or month:
 //
 //	100/1m per ip token-bucket burst 10; 10000/month per user zone Europe/Berlin
 //
@@ -142,7 +143,7 @@ var (
 
 // MarshalText implements [encoding.TextMarshaler], for JSON, YAML and flags. It
 // returns an error if [Functions.Parse] could not read the text back: for an invalid set,
-// for a Fallback, and for a time zone that time.LoadLocation does not know.
+// for a Fallback, and for a time zone that time.LoadLocation does not know or that is time.Local.
 func (s Set) MarshalText() ([]byte, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -164,8 +165,8 @@ func (r *Rule) noText() string {
 		return `a redirect with ";", "(" or ")" has no text: percent-encode them as %3B, %28 and %29`
 	}
 	if zone := r.calendar().Zone; zone != nil {
-		if loaded, err := time.LoadLocation(zone.String()); err != nil || !sameZone(loaded, zone) {
-			return "the zone " + strconv.Quote(zone.String()) + " has no text: write one that time.LoadLocation knows"
+		if loaded, err := loadZone(zone.String()); err != nil || !sameZone(loaded, zone) {
+			return "the zone " + strconv.Quote(zone.String()) + " has no text: write one that every machine knows, such as UTC or Europe/Berlin"
 		}
 	}
 	return ""
@@ -394,13 +395,22 @@ func readZone(d *draft) error {
 	if err != nil {
 		return err
 	}
-	zone, unknown := time.LoadLocation(name)
+	zone, unknown := loadZone(name)
 	if unknown != nil {
 		d.text.At -= len(name)
 		return d.text.Errorf("a time zone that this machine knows, such as UTC or Europe/Berlin")
 	}
 	d.quota.Calendar.Zone = zone
 	return nil
+}
+
+// loadZone is [time.LoadLocation], but for the zone of the machine: a text with that would mean
+// other windows elsewhere, and processes in two zones would both admit the limit.
+func loadZone(name string) (*time.Location, error) {
+	if name == time.Local.String() {
+		return nil, errors.New("the zone of a machine")
+	}
+	return time.LoadLocation(name)
 }
 
 // amount reads a name and a number into m.
