@@ -175,6 +175,7 @@ func TestSettlesNothingWritten(t *testing.T) {
 				}
 			})
 			e.get("/", func(echoContext) error { return nil }, v.limit(rules))
+			e.get("/hints", func(c echoContext) error { return c.NoContent(http.StatusEarlyHints) }, v.limit(rules))
 			server := httptest.NewServer(e)
 			defer server.Close()
 			for range 7 {
@@ -183,6 +184,10 @@ func TestSettlesNothingWritten(t *testing.T) {
 				require.Equal(t, want, response.StatusCode)
 				require.Equal(t, want, <-statuses)
 			}
+			response := must.Get(server.Client().Get(server.URL + "/hints"))(t)
+			response.Body.Close()
+			require.Equal(t, http.StatusOK, response.StatusCode, "Echo takes the hints for the response")
+			require.Equal(t, http.StatusOK, <-statuses)
 		}
 	})
 }

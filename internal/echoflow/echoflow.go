@@ -159,7 +159,7 @@ func (f *Flow[C, H, M]) status(c C, err error) int {
 	if !ok || err != nil && !*response.Committed {
 		return 0
 	}
-	return *response.Status
+	return max(*response.Status, http.StatusOK) // after informational ones alone, net/http sends 200
 }
 
 // pathValue returns a parameter as the request means it. Echo returns it as it was written.
