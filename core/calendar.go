@@ -12,7 +12,7 @@ import (
 // missing hour is an hour shorter. The zero Calendar is none.
 type Calendar struct {
 	Unit CalendarUnit
-	Zone *time.Location
+	Zone *time.Location // the same in all processes on a store, which time.Local may not be
 }
 
 // A CalendarUnit is a period of a [Calendar].

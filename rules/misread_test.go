@@ -189,6 +189,10 @@ func TestMisreadAttributes(t *testing.T) {
 	)
 	for _, test := range []misread{
 		{"5/1s per ip token", 12, "token", "token-bucket, or else " + wanted(true)},
+		{"5/1s per ip with app", 12, "with", "\";\" before with, since it stands in place of a rule"},
+		{"5/1s per ip hidden with app; 5/1h global", 19, "with", "\";\" before with, since it stands in place of a rule"},
+		{"5/2 s per ip", 4, "s", "the unit right after the number, without spaces: write \"2s\""},
+		{"5/1s per ip queue wait 1.5 m", 27, "m", "the unit right after the number, without spaces: write \"1.5m\""},
 		{"5/1s per ip queue Burst 5", 18, "Burst", "burst, or else " + wanted(false, append(others, "aligned", "zone", "cells", "missing", "empty")...)},
 		{"5/1s per ip distinct query a hiden", 29, "hiden", "hidden, or else " + wanted(true, append(others, "aligned", "zone", "cells", "burst", "missing", "empty", "wait")...)},
 		{"5/1s per ip hidden attempts hiden", 28, "hiden", wanted(false, "hidden", "attempts")},

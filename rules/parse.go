@@ -362,6 +362,9 @@ func attributeOf(word string) *attribute {
 
 // wants returns what an error wants instead of a word after a rule.
 func (d *draft) wants(found string) string {
+	if found == with {
+		return `";" before with, since it stands in place of a rule`
+	}
 	var words []string
 	for _, a := range table() {
 		if a.word != "" && d.may(&a) {

@@ -95,6 +95,9 @@ func (r *Reader) length(what, where string) (time.Duration, error) {
 			return 0, r.Errorf("%s such as 2s, 1m, 1h or 1d %s", what, where)
 		case i < 0:
 			r.At += len(number)
+			if next := r.Peek(); word == "" && slices.ContainsFunc(units, func(u unit) bool { return u.word == next }) {
+				return 0, r.Errorf(`the unit right after the number, without spaces: write "%s%s"`, number, next)
+			}
 			return 0, r.Errorf("a unit such as s, m, h or d")
 		}
 		r.At += len(number) + len(word)
