@@ -161,7 +161,7 @@ func (s *session) overridesOf(f *finding, of *subject, rules []*live.Rule) []sho
 	for _, r := range rules {
 		keys = append(keys, r.Keys(f.Key)...)
 	}
-	return shownOverrides(slices.DeleteFunc(s.overrides.List(), func(o overrides.Override) bool {
+	return s.shownOverrides(slices.DeleteFunc(s.overrides.List(), func(o overrides.Override) bool {
 		return !slices.ContainsFunc(keys, o.Matches) || of.policy != "" && o.Policy != of.policy || of.rule != "" && o.Rule != of.rule
 	}))
 }

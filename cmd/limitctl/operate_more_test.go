@@ -189,6 +189,32 @@ func TestOverride(t *testing.T) {
 	assert.Equal(t, []any{0, ""}, []any{code, problem}, "the answer says that there was such an override")
 }
 
+// TestOverrideOfJoinedKeys reads a key of two values in the form that people write it, if the rule is
+// known, and as Redis has it otherwise and in JSON.
+func TestOverrideOfJoinedKeys(t *testing.T) {
+	s := newServer(t)
+	of := "policy api, rule per-ip-and-user-1h, key "
+	out, _ := s.exits(t, 0, "override", "--policy", "api", "--rule", "per-ip-and-user-1h", "--key", "203.0.113.9, alice", "--limit", "50", "--for", "0", "--by", "ann", "--yes")
+	assert.Equal(t, "override: "+of+"\"203.0.113.9, alice\" has the limit 50 until it is removed\n", out)
+	exits(t, 0, "override", "--policy", "gone", "--rule", "r", "--key", "1:ab", "--limit", "5", "--for", "0", "--by", "ann", "--yes", s.flags[0], s.flags[1])
+	terms := ": limit 50, until it is removed, by ann\n"
+	out, _ = s.exits(t, 0, "override", "--list")
+	assert.Contains(t, out, of+"\"203.0.113.9, alice\""+terms)
+	assert.Contains(t, out, "policy gone, rule r, key 1:ab: limit 5,")
+	out, _ = exits(t, 0, "override", "--list", s.flags[0], s.flags[1])
+	assert.Contains(t, out, of+"11:203.0.113.95:alice"+terms, "nothing says the rule")
+	out, _ = s.exits(t, 0, "override", "--list", "--json")
+	assert.Contains(t, out, `"key": "11:203.0.113.95:alice"`)
+	out, _ = s.exits(t, 0, "inspect", "--key", "203.0.113.9, alice", "--policy", "api", "--rule", "per-ip-and-user-1h")
+	assert.Contains(t, out, "override: "+of+"\"203.0.113.9, alice\""+terms)
+	exits(t, 0, "push", s.policy, "--by", "ann", "--yes", "--name", "other", s.flags[0], s.flags[1])
+	out, _ = exits(t, 0, "override", "--list", s.flags[0], s.flags[1])
+	assert.Contains(t, out, of+"11:203.0.113.95:alice"+terms, "a list needs no rules")
+	out, _ = exits(t, 0, "override", "--list", "--name", "other", s.flags[0], s.flags[1])
+	assert.Contains(t, out, of+"\"203.0.113.9, alice\""+terms)
+	exits(t, 1, "override", "--list", s.flags[0], s.flags[1], "--file", s.policy+".gone")
+}
+
 // TestHostileKeys checks that what clients chose does not control a terminal.
 func TestHostileKeys(t *testing.T) {
 	s := newServer(t)

@@ -58,10 +58,14 @@ Redis failed, 2 if the change was not confirmed, and 3 for wrong arguments.`,
 					return err
 				}
 				defer s.end()
-				if err := s.readOverrides(cmd.Context()); err != nil {
+				err = s.readOverrides(cmd.Context())
+				if err == nil {
+					err = s.readForms(cmd.Context(), &c.deployment)
+				}
+				if err != nil {
 					return err
 				}
-				return printList(cmd, "overrides", shownOverrides(s.overrides.List()), c.json)
+				return printList(cmd, "overrides", s.shownOverrides(s.overrides.List()), c.json)
 			}
 			s, err := c.open(cmd, false)
 			if err != nil {
@@ -140,26 +144,33 @@ func (s *session) setOverride(cmd *cobra.Command, c *change, o overrides.Overrid
 		was = fmt.Sprintf(" in place of the override of %d", now)
 	}
 	length, words := c.lasting()
-	return c.make(cmd, fmt.Sprintf("This gives %s the limit %d%s on all instances %s.", keyOf(o), o.Limit, was, words),
+	return c.make(cmd, fmt.Sprintf("This gives %s the limit %d%s on all instances %s.", s.keyOf(o), o.Limit, was, words),
 		func() error { return s.overrides.Set(cmd.Context(), o, length, c.by) },
-		fmt.Sprintf("override: %s has the limit %d %s", keyOf(o), o.Limit, words))
+		fmt.Sprintf("override: %s has the limit %d %s", s.keyOf(o), o.Limit, words))
 }
 
 func (s *session) removeOverride(cmd *cobra.Command, c *change, o overrides.Override) error {
-	return c.make(cmd, fmt.Sprintf("This removes the override of %s on all instances.", keyOf(o)), func() error {
+	return c.make(cmd, fmt.Sprintf("This removes the override of %s on all instances.", s.keyOf(o)), func() error {
 		err := s.overrides.Remove(cmd.Context(), o, c.by)
 		if errors.Is(err, overrides.ErrNone) {
-			err = fmt.Errorf("%w: %s has no override: limitctl override --list lists them", errNothing, keyOf(o))
+			err = fmt.Errorf("%w: %s has no override: limitctl override --list lists them", errNothing, s.keyOf(o))
 		}
 		return err
-	}, "removed: the override of "+keyOf(o))
+	}, "removed: the override of "+s.keyOf(o))
 }
 
-func keyOf(o overrides.Override) string {
+// keyOf names what an override is for, with the key as people read it if the rule is known.
+func (s *session) keyOf(o overrides.Override) string {
 	if o.Pattern != "" {
 		return fmt.Sprintf("policy %s, rule %s, pattern %s", shown(o.Policy), shown(o.Rule), shown(o.Pattern))
 	}
-	return fmt.Sprintf("policy %s, rule %s, key %s", shown(o.Policy), shown(o.Rule), shown(o.Key))
+	key := o.Key
+	if s.limits != nil {
+		if found, err := s.limits.Matching(o.Policy, o.Rule); err == nil {
+			key = found[0].Shown(key)
+		}
+	}
+	return fmt.Sprintf("policy %s, rule %s, key %s", shown(o.Policy), shown(o.Rule), shown(key))
 }
 
 type shownOverride struct {
@@ -169,17 +180,15 @@ type shownOverride struct {
 	Pattern string `json:"pattern,omitempty"` // in place of Key
 	Limit   int64  `json:"limit"`
 	terms
+	of string // see session.keyOf
 }
 
-func (o shownOverride) String() string {
-	key := keyOf(overrides.Override{Policy: o.Policy, Rule: o.Rule, Key: o.Key, Pattern: o.Pattern})
-	return fmt.Sprintf("%s: limit %d%s", key, o.Limit, o.terms)
-}
+func (o shownOverride) String() string { return fmt.Sprintf("%s: limit %d%s", o.of, o.Limit, o.terms) }
 
-func shownOverrides(all []overrides.Override) []shownOverride {
+func (s *session) shownOverrides(all []overrides.Override) []shownOverride {
 	list := []shownOverride{}
 	for _, o := range all {
-		list = append(list, shownOverride{o.Policy, o.Rule, o.Key, o.Pattern, o.Limit, terms{o.Until.UTC(), o.By, o.Reason, o.At}})
+		list = append(list, shownOverride{o.Policy, o.Rule, o.Key, o.Pattern, o.Limit, terms{o.Until.UTC(), o.By, o.Reason, o.At}, s.keyOf(o)})
 	}
 	return list
 }

@@ -215,6 +215,20 @@ func (s *session) readOverrides(ctx context.Context) (err error) {
 	return err
 }
 
+// readForms sets the rules by which keys are shown. A list needs none, so that nothing pushed is no error.
+func (s *session) readForms(ctx context.Context, d *deployment) error {
+	policies, _, err := d.read()
+	if err == nil && policies == nil {
+		policies, _, _ = d.pushed(ctx, s.control)
+	}
+	if err == nil {
+		if s.limits, err = live.New(s.client, policies, live.Options{IPv6Prefix: d.ipv6}); err != nil {
+			err = usageError{err}
+		}
+	}
+	return err
+}
+
 func (s *session) bans(ctx context.Context) (*access.Bans, error) {
 	return access.ReadBans(ctx, s.control, &access.Options{Log: quiet})
 }

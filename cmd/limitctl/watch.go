@@ -158,7 +158,12 @@ func (w *watch) wants(e *feed.Event) bool {
 	if w.refused && e.Allowed || w.policy != "" && e.Policy != w.policy {
 		return false
 	}
-	return w.rule == "" && w.key == "" || slices.ContainsFunc(e.Rules, func(r feed.Rule) bool { return w.matches(e.Policy, r.Name, r.Key) })
+	return w.rule == "" && w.key == "" || slices.ContainsFunc(e.Rules, func(r feed.Rule) bool { return w.refusedBy(e.Policy, &r) })
+}
+
+// refusedBy reports whether the flags name a rule that refused a key, as it is or as people read it.
+func (s *subject) refusedBy(policy string, r *feed.Rule) bool {
+	return s.matches(policy, r.Name, r.Key) || s.matches(policy, r.Name, r.Shown)
 }
 
 // omissions adds up what instances left out, so that there is a line a second at most.

@@ -151,6 +151,8 @@ func TestWatchLines(t *testing.T) {
 		{Policy: "application", Method: "GET", Outcome: "degraded", Mode: "local", RetryAfterMS: 250, Rules: []feed.Rule{
 			{Name: "global-1h", Limit: 100_000, WindowMS: 60 * minute, Remaining: 1500, RetryAfterMS: 250},
 			{Name: "per-header-x", Key: "a b", Limit: 5, WindowMS: 90 * minute, RetryAfterMS: -1}}},
+		{Policy: "GET /", Method: "GET", Outcome: "refused", Mode: "exact", Rules: []feed.Rule{
+			{Name: "both", Key: "11:203.0.113.91:7", Shown: "203.0.113.9, 7", Limit: 5, WindowMS: minute}}},
 		{Policy: "application", Outcome: "refused", Mode: "barred", RetryAfterMS: 25 * 60 * minute},
 		{Policy: "application", Outcome: "refused", Mode: "barred", RetryAfterMS: -1},
 		{Policy: "application", Method: "GET", Allowed: true, Outcome: "given back", Mode: "exact"},
@@ -163,6 +165,7 @@ func TestWatchLines(t *testing.T) {
 	assert.Equal(t, `14:03:12.120 api-2  POST /login  refused   per-ip-1m 203.0.113.9  5 in 1m, again in 11.4s
 14:03:12.120 api-2  GET /        admitted
 14:03:12.120 api-2  application (GET)  degraded  global-1h  100,000 in 1h, 1,500 left, again in 250ms; per-header-x "a b"  5 in 1h30m, no wait helps; mode local
+14:03:12.120 api-2  GET /              refused   both "203.0.113.9, 7"  5 in 1m
 14:03:12.120 api-2  application        refused   again in 25h; mode barred
 14:03:12.120 api-2  application        refused   no wait helps; mode barred
 14:03:12.120 api-2  application (GET)  given back
@@ -242,6 +245,22 @@ func TestWatchKey(t *testing.T) {
 	} {
 		w := watch{subject: subject{key: c.named}}
 		assert.Equal(t, c.want, w.wants(&feed.Event{Policy: "login", Rules: []feed.Rule{{Name: "r", Key: c.key}}}), c)
+	}
+}
+
+// TestWatchJoinedKey names a key of two values as people read it, and counts it so.
+func TestWatchJoinedKey(t *testing.T) {
+	event := feed.Event{Policy: "p", Outcome: "refused", Rules: []feed.Rule{{Name: "both", Key: "11:203.0.113.91:7", Shown: "203.0.113.9, 7"}}}
+	for key, want := range map[string]bool{"203.0.113.9, 7": true, "11:203.0.113.91:7": true, "203.0.113.9": false} {
+		var out strings.Builder
+		of := subject{key: key}
+		table := &watchTable{to: &out, zone: time.UTC, every: time.Second, sort: "key", of: of}
+		w := watch{subject: of, to: table}
+		assert.Equal(t, want, w.wants(&event), key)
+		require.NoError(t, table.event("api", &event))
+		require.NoError(t, table.tick(time.Unix(0, 0)))
+		require.NoError(t, table.tick(time.Unix(1, 0)))
+		assert.Equal(t, want, strings.Contains(out.String(), "1        p       both  \"203.0.113.9, 7\"\n"), out.String())
 	}
 }
 

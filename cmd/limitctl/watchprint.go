@@ -81,7 +81,7 @@ func details(e *feed.Event) string {
 		r := &e.Rules[i]
 		text := words.Cut(r.Name, wide)
 		if r.Key != "" {
-			text += " " + shortened(r.Key)
+			text += " " + shortened(cmp.Or(r.Shown, r.Key))
 		}
 		text += fmt.Sprintf("  %s in %s", words.Number(r.Limit), words.Duration(time.Duration(r.WindowMS)*time.Millisecond))
 		if r.Remaining > 0 {
@@ -151,8 +151,8 @@ func (t *watchTable) event(_ string, e *feed.Event) error {
 		t.count(subject{policy: e.Policy})
 	}
 	for _, r := range e.Rules {
-		if t.of.matches(e.Policy, r.Name, r.Key) {
-			t.count(subject{e.Policy, r.Name, r.Key})
+		if t.of.refusedBy(e.Policy, &r) {
+			t.count(subject{e.Policy, r.Name, cmp.Or(r.Shown, r.Key)})
 		}
 	}
 	return nil

@@ -75,7 +75,8 @@ type Event struct {
 // A Rule is one that refused or marked the request of an [Event].
 type Rule struct {
 	Name         string `json:"name"`
-	Key          string `json:"key"` // a client chose it, unless Options.Name did: escape it
+	Key          string `json:"key"`             // a client chose it, unless Options.Name did: escape it
+	Shown        string `json:"shown,omitempty"` // a Key of several values as people read it, such as "203.0.113.9, alice"
 	Limit        int64  `json:"limit"`
 	WindowMS     int64  `json:"window_ms"`
 	Remaining    int64  `json:"remaining"`

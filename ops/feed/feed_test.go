@@ -168,6 +168,33 @@ func TestTwoInstances(t *testing.T) {
 	assert.Greater(t, ttl, 2*time.Second, "the key ends soon after the subscriber")
 }
 
+// TestJoinedKeys publishes a key of two values both as it is and as people read it, unless names stand for keys.
+func TestJoinedKeys(t *testing.T) {
+	client := redistest.Client(t)
+	a := listen(t, t.Context(), client, "")
+	for _, c := range []struct {
+		instance string
+		name     func(string) string
+		want     []string
+	}{
+		{"plain", nil, []string{"11:203.0.113.95:alice|203.0.113.9, alice", "alice|"}},
+		{"named", func(string) string { return "5:alice1:x" }, []string{"5:alice1:x|", "5:alice1:x|"}},
+	} {
+		limiter := publish(t, client, c.instance, feed.Options{Name: c.name})
+		a.await(t, c.instance)
+		p := policy(t, limiter, limit.MustParse("1/1h per ip and user; 1/1h per user").Rules()...)
+		for range 2 {
+			must.Get(p.Take(t.Context(), limit.Request{Keys: map[string]string{"ip": "203.0.113.9", "user": "alice"}}))(t)
+		}
+		redistest.Await(t, 10*time.Second, "2 events", func() bool { return len(a.events(c.instance)) == 2 })
+		var shown []string
+		for _, r := range a.events(c.instance)[1].Rules {
+			shown = append(shown, r.Key+"|"+r.Shown)
+		}
+		assert.Equal(t, c.want, shown, c.instance)
+	}
+}
+
 // TestGivenBack publishes a return of an outer set after its admission.
 func TestGivenBack(t *testing.T) {
 	client := redistest.Client(t)

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/routelimit/limit"
+	"github.com/routelimit/limit/internal/typedkey"
 	"github.com/routelimit/limit/operate"
 )
 
@@ -87,6 +88,7 @@ func (p *publisher) serve(ctx context.Context) {
 		}
 		now := time.Now()
 		events, missed := p.take()
+		p.show(events)
 		if len(events) > 0 || missed != [2]int64{} || now.Sub(sent) >= time.Second-tick/2 {
 			if !p.send(ctx, events, missed) {
 				return
@@ -145,6 +147,38 @@ func (p *publisher) take() (events []Event, missed [2]int64) {
 	p.mu.Unlock()
 	slices.SortStableFunc(events, func(a, b Event) int { return a.At.Compare(b.At) })
 	return events, missed
+}
+
+// show sets how people read the keys that join several values, by the rules that the limiter has now.
+func (p *publisher) show(events []Event) {
+	type rule struct{ policy, name string }
+	forms := map[rule]*typedkey.Form{}
+	for i := range events {
+		for _, r := range events[i].Rules {
+			forms[rule{events[i].Policy, r.Name}] = nil
+		}
+	}
+	if len(forms) == 0 || p.options.Name != nil {
+		return
+	}
+	for policy, set := range operate.Policies(p.limiter) {
+		for _, r := range set.Rules() {
+			if _, wanted := forms[rule{policy, r.Name}]; !wanted {
+				continue
+			}
+			if form, err := typedkey.Of(&r, operate.Proxies(p.limiter).IPv6Prefix); err == nil {
+				forms[rule{policy, r.Name}] = &form
+			}
+		}
+	}
+	for i := range events {
+		for j := range events[i].Rules {
+			r := &events[i].Rules[j]
+			if form := forms[rule{events[i].Policy, r.Name}]; form != nil && form.Shown(r.Key) != r.Key {
+				r.Shown = form.Shown(r.Key)
+			}
+		}
+	}
 }
 
 // send publishes events, with how many were left out, and reports whether Redis has them.

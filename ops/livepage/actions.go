@@ -245,7 +245,7 @@ func (p *page) unoverride(ctx context.Context, v viewer, a *action) (string, err
 func (p *page) name(a *action) string {
 	shown, id := strings.ToValidUTF8(a.key, "\uFFFD"), ""
 	if !p.options.HideKeys || a.ID != "" {
-		shown, id = p.show(a.rule, a.key)
+		shown, id = p.show(p.formOf(a.rule), a.key)
 	}
 	switch {
 	case shown != "":

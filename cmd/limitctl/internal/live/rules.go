@@ -152,15 +152,17 @@ func (l *Limits) Rules() []*Rule { return l.rules }
 // Matching returns the rules of a policy and of a name, either of which may be "". The error
 // says what to write instead.
 func (l *Limits) Matching(policy, rule string) (found []*Rule, err error) {
-	var known []string
 	for _, r := range l.rules {
 		if (policy == "" || r.Policy == policy) && (rule == "" || r.Name == rule) {
 			found = append(found, r)
 		}
-		known = append(known, fmt.Sprintf("--policy %q --rule %s", r.Policy, r.Name))
 	}
 	switch {
 	case len(found) == 0:
+		var known []string
+		for _, r := range l.rules {
+			known = append(known, fmt.Sprintf("--policy %q --rule %s", r.Policy, r.Name))
+		}
 		return nil, fmt.Errorf("no %s: write one of %s", sought(policy, rule), strings.Join(known, ", "))
 	case len(found) > 1 && policy != "" && rule != "":
 		return nil, fmt.Errorf("policy %q has two rules %q, of limit.EachRoute and of the route: "+
