@@ -93,7 +93,7 @@ func (r *run) explain() {
 			for _, c := range b.rules {
 				r.explainKey(b.Requests, c)
 			}
-			if b.Requests == 0 && result.Requests > 0 {
+			if b.Requests+b.Listed == 0 && result.Requests > 0 {
 				r.notes.add("%spolicy %q matches no request of the log: its routes are %s",
 					[]string{"", "new "}[i], b.Name, strings.Join(b.Routes, ", "))
 			}

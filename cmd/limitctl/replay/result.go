@@ -68,7 +68,8 @@ type Result struct {
 type PolicyResult struct {
 	Name      string       `json:"name"`
 	Routes    []string     `json:"routes,omitempty"`
-	Requests  int64        `json:"requests"` // that it decided; 0 if its routes match none
+	Requests  int64        `json:"requests"`         // that its rules decided
+	Listed    int64        `json:"listed,omitempty"` // of exempt and barred clients, which its rules did not decide
 	Refused   int64        `json:"refused"`
 	GivenBack int64        `json:"given_back,omitempty"` // admitted requests that a later policy refused
 	Delayed   int64        `json:"delayed"`              // admitted requests that a queue would have made wait

@@ -322,6 +322,9 @@ func TestUnreplayable(t *testing.T) {
 		},
 	})
 	assert.Equal(t, []int64{2, 1, 1, 1}, []int64{result.Refused, result.Exempt, result.Barred, result.Stays.Never})
+	global, ban := result.Policies[0], result.Policies[1]
+	assert.Equal(t, []int64{3, 2, 0}, []int64{global.Requests, global.Listed, global.Refused}, "lists decide the other two")
+	assert.Equal(t, []int64{3, 1, 1}, []int64{ban.Requests, ban.Listed, ban.Refused}, "the barred client was refused before")
 	assert.Equal(t, time.Hour, result.Refusals[0].Longest, "the strike of the third request bars the client")
 }
 

@@ -228,13 +228,17 @@ func (s *side) decide(e *event, matches []match, r *http.Request) (o outcome) {
 	for i, b := range matches {
 		taken := len(s.taken)
 		s.match, s.later = b, i < len(matches)-1
-		b.Requests++
-		for _, c := range b.rules {
-			c.noteKey(e)
-		}
 		d, err := s.adapter.Decide(b.policy, r, s, 0)
 		if !d.Allowed {
 			s.giveBack(matches[:i], taken)
+		}
+		if err == nil && (d.Mode == core.ModeExempt || d.Mode == core.ModeBarred) {
+			b.Listed++
+		} else {
+			b.Requests++
+			for _, c := range b.rules {
+				c.noteKey(e)
+			}
 		}
 		if err != nil {
 			return outcome{undecided: true}
@@ -244,7 +248,7 @@ func (s *side) decide(e *event, matches []match, r *http.Request) (o outcome) {
 		b.Delayed += one(d.Allowed && d.Delay > 0)
 		keyless := b.count(&d, e)
 		if !d.Allowed {
-			b.Refused++
+			b.Refused += one(d.Mode != core.ModeBarred)
 			return outcome{refused: true, barred: d.Mode == core.ModeBarred, keyless: keyless, retryAfter: d.RetryAfter}
 		}
 	}

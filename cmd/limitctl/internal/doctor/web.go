@@ -7,6 +7,8 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptrace"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -40,6 +42,7 @@ type Probe struct {
 	Err       string
 	Status    int
 	Remaining map[string]int64 // of each rule, in the headers
+	Loopback  bool             // whether it was sent to an address such as 127.0.0.1
 }
 
 // A target is a request to a route.
@@ -116,6 +119,10 @@ func (t target) forge(ctx context.Context, client *http.Client, first Probe) []P
 // probe sends the request. If forged is not empty, its headers claim that address.
 func (t target) probe(ctx context.Context, client *http.Client, forged string) Probe {
 	p := Probe{Sent: t.method + " " + t.url, Route: t.route}
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
+		at, _ := netip.ParseAddrPort(c.Conn.RemoteAddr().String())
+		p.Loopback = at.Addr().IsLoopback()
+	}})
 	r, err := http.NewRequestWithContext(ctx, t.method, t.url, nil)
 	if err != nil {
 		p.Err = err.Error()
@@ -221,9 +228,14 @@ func proxies(f *WebFacts) Finding {
 	}
 	switch {
 	case fresh != "":
-		return Fail.because("a forged address was given a new quota: remaining of %s%s", fresh, about).
+		verdict := Fail
+		if f.Proxies[2].Loopback { // the address of a proxy on this machine, which many programs rightly trust
+			verdict = Warn
+		}
+		return verdict.because("a forged address was given a new quota: remaining of %s%s", fresh, about).
 			change("name only the proxies in front in limit.Options.Proxies (Trusted), and let the nearest one overwrite what clients send",
-				"if this machine is itself one of the trusted proxies, run limitctl doctor from a machine that is not")
+				"if this machine is itself one of the trusted proxies, as 127.0.0.1 often is, run limitctl doctor from a machine that is not",
+				"if several instances without a common store answer, each counts for itself: name one of them by --url")
 	case same != "" && unclear == "":
 		return OK.because("a forged address was given no new quota: remaining of %s%s", same, about)
 	case unclear != "":

@@ -63,10 +63,10 @@ func TestWeb(t *testing.T) {
 		verdict Verdict
 	}{
 		{"believes no header", limit.Proxies{}, limit.Rules(perIP, global), OK},
-		{"believes this machine", believing, limit.Rules(perIP, global), Fail},
-		{"believes this machine, one an hour", believing, limit.Rules(limit.PerIP(time.Hour, 1)), Fail},
+		{"believes this machine", believing, limit.Rules(perIP, global), Warn},
+		{"believes this machine, one an hour", believing, limit.Rules(limit.PerIP(time.Hour, 1)), Warn},
 		{"believes no header, one an hour", limit.Proxies{}, limit.Rules(limit.PerIP(time.Hour, 1)), OK},
-		{"believes this machine, rule of another name", believing, limit.Rules(limit.Rule{Name: "login", Key: limit.ByIP, Limit: 9, Window: time.Hour}), Fail},
+		{"believes this machine, rule of another name", believing, limit.Rules(limit.Rule{Name: "login", Key: limit.ByIP, Limit: 9, Window: time.Hour}), Warn},
 		{"believes no header, rule of another name", limit.Proxies{}, limit.Rules(limit.Rule{Name: "login", Key: limit.ByIP, Limit: 9, Window: time.Hour}), Skipped},
 		{"no rule by address", believing, limit.Rules(global), Skipped},
 		{"believes no header, one an hour of many", limit.Proxies{}, limit.Rules(limit.PerIP(time.Hour, 1), global), OK},
@@ -101,7 +101,7 @@ func TestWebRoutes(t *testing.T) {
 		var proxies limit.Proxies
 		verdict := OK
 		if believing {
-			proxies.Trusted, verdict = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}, Fail
+			proxies.Trusted, verdict = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}, Warn
 		}
 		url, requests := serve(t, proxies, limit.Rules(limit.PerIP(time.Hour, 100)))
 		found := ask(t, WebOptions{URL: url, Routes: []string{"/shared", "/bare", "/limited", "/limited"}})

@@ -59,7 +59,7 @@ func (r *Report) Summary() (sentences []string) {
 	add("%s of %s, from %s to %s UTC (%s).", words.Count(r.Requests, "request"), words.Count(r.Clients, "client"), moment(r.From), moment(r.To), words.Duration(r.To.Sub(r.From)))
 	decided := int64(0)
 	for _, p := range r.Policies {
-		decided += p.Requests
+		decided += p.Requests + p.Listed
 	}
 	absent, all := withoutKey(r.Policies)
 	switch {
@@ -84,7 +84,7 @@ func (r *Report) Summary() (sentences []string) {
 			words.Number(r.RefusedNoKey), words.Percent(r.RefusedNoKey, r.Refused))
 	}
 	if r.Barred > 0 {
-		add("Of them, %s would have met a list of barred clients.", words.Count(r.Barred, "request"))
+		add("%s of the refused requests would have met a list of barred clients.", words.Number(r.Barred))
 	}
 	if r.Exempt > 0 {
 		add("%s would have been exempt from the rules.", words.Count(r.Exempt, "request"))
