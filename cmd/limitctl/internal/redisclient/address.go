@@ -47,9 +47,9 @@ func (a *Address) Open() (redis.UniversalClient, error) {
 	case a.Cluster && a.Sentinel != "":
 		return nil, errors.New("--cluster and --sentinel: write one of them")
 	case a.Cluster:
-		o, err := redis.ParseClusterURL(a.URL)
+		o, err := parse(a.URL, redis.ParseClusterURL)
 		if err != nil {
-			return nil, badURL(a.URL, err)
+			return nil, err
 		}
 		o.DialTimeout, o.ContextTimeoutEnabled = dialTimeout, true
 		if o.Dialer, err = a.dialer(o.TLSConfig); err != nil {
@@ -78,14 +78,14 @@ func (a *Address) Server(ctx context.Context) (o *redis.Options, err error) {
 	case a.Sentinel != "":
 		return a.primary(ctx)
 	case a.Cluster:
-		node, err := redis.ParseClusterURL(a.URL)
+		node, err := parse(a.URL, redis.ParseClusterURL)
 		if err != nil {
-			return nil, badURL(a.URL, err)
+			return nil, err
 		}
 		o = &redis.Options{Addr: node.Addrs[0], Username: node.Username, Password: node.Password, TLSConfig: node.TLSConfig}
 	default:
-		if o, err = redis.ParseURL(a.URL); err != nil {
-			return nil, badURL(a.URL, err)
+		if o, err = parse(a.URL, redis.ParseURL); err != nil {
+			return nil, err
 		}
 	}
 	o.DialTimeout, o.ContextTimeoutEnabled = dialTimeout, true
@@ -96,9 +96,9 @@ func (a *Address) Server(ctx context.Context) (o *redis.Options, err error) {
 
 // failover returns the options of a client that asks Sentinels.
 func (a *Address) failover() (*redis.FailoverOptions, error) {
-	o, err := redis.ParseFailoverURL(a.URL)
+	o, err := parse(a.URL, redis.ParseFailoverURL)
 	if err != nil {
-		return nil, badURL(a.URL, err)
+		return nil, err
 	}
 	o.MasterName, o.DialTimeout, o.ContextTimeoutEnabled, o.DialerRetries = a.Sentinel, dialTimeout, true, 1
 	o.Dialer, err = a.dialer(o.TLSConfig)
@@ -205,19 +205,24 @@ func (uncertified) explained(err error) error {
 	return err
 }
 
-// badURL keeps the password out of the error: an error of package url contains the
-// whole URL.
-func badURL(text string, err error) error {
+// parse reads a URL, and keeps the password out of the error: an error of package url contains the
+// whole URL. Behind a /, ? or # in a password, the rest of it would be read as something else, and
+// what is before as a host.
+func parse[O any](text string, read func(string) (O, error)) (O, error) {
 	const want = "write --redis as redis://user:password@host:6379/0, rediss:// for TLS, or unix:///path/to/redis.sock"
-	if text == "" {
-		return errors.New("name the Redis of the programs: write --redis redis://127.0.0.1:6379, or set " + URLVariable)
-	}
-	var whole *url.Error
-	if errors.As(err, &whole) {
-		return errors.New("--redis is not a URL: " + want)
+	o, err := read(text)
+	whole, problem := url.Parse(text)
+	switch {
+	case text == "":
+		return o, errors.New("name the Redis of the programs: write --redis redis://127.0.0.1:6379, or set " + URLVariable)
+	case problem != nil, whole.User == nil && strings.Contains(whole.Path+whole.Fragment, "@") && whole.Scheme != "unix",
+		whole.User == nil && strings.Contains(text, "@") && err != nil:
+		return o, errors.New("--redis is not a URL: " + want + "; in a password, write %2F for /, %3F for ? and %23 for #")
+	case err == nil:
+		return o, nil
 	}
 	// Of a URL without a scheme, go-redis shows the empty scheme.
-	return fmt.Errorf("--redis: %s: %s", strings.TrimRight(err.Error(), ": "), want)
+	return o, fmt.Errorf("--redis: %s: %s", strings.TrimRight(err.Error(), ": "), want)
 }
 
 const (

@@ -29,7 +29,8 @@ import (
 
 // TestErrors checks that an error says what to write, and does not show the password.
 func TestErrors(t *testing.T) {
-	for _, text := range []string{"", "redis://app:secret@:port", "app:secret@db", "foo", "http://app:secret@db", "redis://app:secret@db/x"} {
+	for _, text := range []string{"", "redis://app:secret@:port", "app:secret@db", "foo", "http://app:secret@db", "redis://app:secret@db/x",
+		"redis://app:12/secret@db", "redis://app:/3/secret@db", "redis://app:12?secret@db", "redis://app:12?secret=a@db", "redis://app:12#secret@db", "redis://app:se/secret@db"} {
 		for _, a := range []Address{{URL: text}, {URL: text, Cluster: true}, {URL: text, Sentinel: "primary"}} {
 			_, err := a.Open()
 			if a.Cluster && text == "redis://app:secret@db/x" {
