@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
@@ -42,12 +44,23 @@ func (c *change) check(cmd *cobra.Command, args []string) error {
 		return usageError{errors.New("--list: write it alone")}
 	case c.list:
 		return nil
-	case c.by == "":
-		return usageError{errors.New(`--by "": write who makes the change, such as --by ann, or set $USER`)}
 	case !c.ends && !cmd.Flags().Changed("for"):
 		return usageError{errors.New("--for: write how long it lasts, such as --for 24h, or --for 0 for a change without an end")}
 	case c.length < 0:
 		return usageError{fmt.Errorf("--for %v: write a time from 0 up, such as --for 24h, or --for 0 for a change without an end", c.length)}
+	case len(c.reason) > 1000 || !utf8.ValidString(c.reason):
+		return usageError{fmt.Errorf("--reason of %d bytes: write at most 1000 bytes of UTF-8", len(c.reason))}
+	}
+	return checkBy(c.by)
+}
+
+// checkBy checks the text of --by as package control does, before a command asks whether to go on.
+func checkBy(by string) error {
+	switch {
+	case by == "":
+		return usageError{errors.New(`--by "": write who makes the change, such as --by ann, or set $USER`)}
+	case len(by) > 512 || !utf8.ValidString(by) || strings.ContainsFunc(by, unicode.IsControl):
+		return usageError{fmt.Errorf("--by %s: write at most 512 bytes of UTF-8 without control characters", shortened(by))}
 	}
 	return nil
 }

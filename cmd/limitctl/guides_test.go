@@ -87,6 +87,9 @@ func TestOperatingRights(t *testing.T) {
 	_, _, problem := s.run(t, "override", "--policy", "api", "--rule", "per-user-1h", "--key", "alice", "--limit", "5000", "--for", "0", "--by", "ann", "--yes")
 	require.Empty(t, problem)
 	url := strings.Replace(s.flags[1], "redis://", "redis://look:pw@", 1)
+	require.NoError(t, s.client.Do(t.Context(), "ACL", "SETUSER", "look", "reset", "on", ">pw", "+hello").Err())
+	_, problem = exits(t, 1, "ban", "--list", "--redis", url+"/2")
+	assert.Contains(t, problem, " +select", "which other databases need")
 	for _, args := range [][]string{
 		{"top", "--at", "10"}, {"inspect", "--key", "alice"}, {"reset", "--policy", "login", "--key", "alice", "--yes"}, {"history"}, {"push", s.policy, "--by", "ann", "--yes"},
 		{"ban", "user", "mallory", "--for", "1h", "--by", "ann", "--yes"}, {"override", "--list"},

@@ -119,6 +119,9 @@ func explained(cmd *cobra.Command, err error) error {
 		}
 	}
 	grant := fmt.Sprintf("ACL SETUSER %s %s", shown(cmp.Or(user, "default")), rightsOf(cmd.Name(), cmp.Or(value("prefix"), "limit"), value("control-prefix")))
+	if strings.Contains(err.Error(), "'select'") { // of a database other than 0
+		grant += " +select"
+	}
 	return redisclient.Explain(err, grant, value("sentinel") != "")
 }
 

@@ -215,6 +215,43 @@ func TestOverrideOfJoinedKeys(t *testing.T) {
 	exits(t, 1, "override", "--list", s.flags[0], s.flags[1], "--file", s.policy+".gone")
 }
 
+// TestWrongTexts checks that arguments which Redis is never asked for have the exit code of wrong arguments, before
+// a person is asked.
+func TestWrongTexts(t *testing.T) {
+	s := newServer(t)
+	override := []string{"override", "--policy", "login", "--rule", "per-user-1h", "--key", "x", "--for", "1h"}
+	for _, args := range [][]string{
+		{"ban", "192.0.2.1", "--for", "1h", "--by", "a\x1bb"}, {"ban", "192.0.2.1", "--for", "1h", "--by", strings.Repeat("a", 513)},
+		{"ban", "--lift", "192.0.2.1", "--by", "\xff"}, {"ban", "192.0.2.1", "--for", "1h", "--by", "ann", "--reason", strings.Repeat("a", 1001)},
+		append(override, "--limit", "5", "--by", "a\nb"), append(override, "--limit", "1000000000001", "--by", "ann"),
+		{"push", s.policy, "--by", "a\tb"}, {"push", "--withdraw", "--by", "a\tb"},
+	} {
+		if args[0] == "override" {
+			args = append(args, "--file", s.policy)
+		}
+		out, problem := exits(t, 3, append(args, s.flags[:2]...)...)
+		assert.Empty(t, out)
+		assert.Regexp(t, `^--[a-z]+ .*: write `, problem)
+		assert.NotContains(t, problem, "This ")
+	}
+}
+
+// TestStrangeOverride carries a key that is not UTF-8 through JSON.
+func TestStrangeOverride(t *testing.T) {
+	s := newServer(t)
+	s.exits(t, 0, "override", "--policy", "login", "--rule", "per-user-1h", "--key", "\xff\xfe", "--limit", "5", "--for", "0", "--by", "ann", "--yes")
+	out, _ := s.exits(t, 0, "override", "--list", "--json")
+	assert.Contains(t, out, `"key_quoted": "\"\\xff\\xfe\""`)
+}
+
+// TestHistoryIsText prints a history that another program has written.
+func TestHistoryIsText(t *testing.T) {
+	s := newServer(t)
+	require.NoError(t, s.client.LPush(t.Context(), "limit:control:{limit}:bans:history", `{"name":"x","by":"y","at":"1","note":"a\u001b[2J"}`).Err())
+	out, _ := exits(t, 0, "history", s.flags[0], s.flags[1])
+	assert.Contains(t, out, `a\x1b[2J`)
+}
+
 // TestHostileKeys checks that what clients chose does not control a terminal.
 func TestHostileKeys(t *testing.T) {
 	s := newServer(t)

@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/ops/overrides"
 )
 
@@ -46,8 +49,8 @@ Redis failed, 2 if the change was not confirmed, and 3 for wrong arguments.`,
 				return usageError{errors.New("name a policy, a rule, and a key or a pattern: limitctl override --remove --policy api --rule per-user-1h --key alice")}
 			case !c.ends && !c.list && !(named && cmd.Flags().Changed("limit")):
 				return usageError{errors.New("name a policy, a rule, a key or a pattern, and its limit: limitctl override --policy api --rule per-user-1h --key alice --limit 5000 --for 24h")}
-			case !c.ends && !c.list && o.Limit < 1:
-				return usageError{fmt.Errorf("--limit %d: write a number from 1 up; to refuse all requests, see limitctl ban", o.Limit)}
+			case !c.ends && !c.list && (o.Limit < 1 || o.Limit > core.MaxLimit):
+				return usageError{fmt.Errorf("--limit %d: write a number from 1 up to %d; to refuse all requests, see limitctl ban", o.Limit, int64(core.MaxLimit))}
 			}
 			if err := c.check(cmd, args); err != nil {
 				return err
@@ -177,7 +180,8 @@ type shownOverride struct {
 	Policy  string `json:"policy"`
 	Rule    string `json:"rule"`
 	Key     string `json:"key"`
-	Pattern string `json:"pattern,omitempty"` // in place of Key
+	Quoted  string `json:"key_quoted,omitempty"` // in the syntax of Go, if it is not UTF-8
+	Pattern string `json:"pattern,omitempty"`    // in place of Key
 	Limit   int64  `json:"limit"`
 	terms
 	of string // see session.keyOf
@@ -188,7 +192,11 @@ func (o shownOverride) String() string { return fmt.Sprintf("%s: limit %d%s", o.
 func (s *session) shownOverrides(all []overrides.Override) []shownOverride {
 	list := []shownOverride{}
 	for _, o := range all {
-		list = append(list, shownOverride{o.Policy, o.Rule, o.Key, o.Pattern, o.Limit, terms{o.Until.UTC(), o.By, o.Reason, o.At}, s.keyOf(o)})
+		quoted := ""
+		if !utf8.ValidString(o.Key) {
+			quoted = strconv.QuoteToASCII(o.Key)
+		}
+		list = append(list, shownOverride{o.Policy, o.Rule, o.Key, quoted, o.Pattern, o.Limit, terms{o.Until.UTC(), o.By, o.Reason, o.At}, s.keyOf(o)})
 	}
 	return list
 }

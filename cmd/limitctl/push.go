@@ -43,11 +43,11 @@ confirmed, and 3 for wrong arguments.`,
 			if withdraw != (len(args) == 0) || len(args) > 1 {
 				return usageError{errors.New("name one file, or write --withdraw and none")}
 			}
-			switch {
-			case by == "":
-				return usageError{errors.New(`--by "": write who changes the policies`)}
-			case expires < 0:
+			if expires < 0 {
 				return usageError{fmt.Errorf("--for %v: write how long the file is in force, or 0 until it is withdrawn", expires)}
+			}
+			if err := checkBy(by); err != nil {
+				return err
 			}
 			s, err := at.session(at.prefix)
 			if err != nil {
@@ -188,7 +188,7 @@ func (d dated) what() string {
 		text = "restored after a loss of data"
 	}
 	if d.Note != "" {
-		text += "\t" + d.Note
+		text += "\t" + words.Printable(d.Note)
 	}
 	return text
 }
