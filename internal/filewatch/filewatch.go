@@ -46,6 +46,7 @@ func (f *File) look(changed func(text []byte, err error)) {
 	f.seen = nil
 	switch {
 	case err != nil:
+		f.loaded = nil // the same file may come back, and then there is no error any more
 		changed(nil, err)
 	case same(info, f.loaded):
 	case same(info, before):
@@ -58,6 +59,7 @@ func (f *File) look(changed func(text []byte, err error)) {
 // Read returns the text of the file. It must be a regular one, and must not be written
 // meanwhile.
 func (f *File) Read() ([]byte, error) {
+	f.loaded = nil
 	if info, err := os.Stat(f.Path); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file", f.Path) // opening a pipe would wait
 	}

@@ -182,6 +182,29 @@ func TestConfigMap(t *testing.T) {
 	})
 }
 
+// TestFileComesBack checks that a file which is away for a moment, or has another kind of file in its place, is no
+// longer a problem once it is back, and that it is logged again when it is away again.
+func TestFileComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "a.yaml")
+		p := start(t, path, "version: 1\npolicies:\n  login: {routes: [POST /login], rules: 5/1m per ip}\n", nil)
+		time.Sleep(100 * time.Millisecond) // apart from the looks
+		for times := range 2 {
+			require.NoError(t, os.Rename(path, path+".away"))
+			time.Sleep(2 * time.Second)
+			assert.ErrorIs(t, p.policies.Status().Err, os.ErrNotExist)
+			require.NoError(t, os.Mkdir(path, 0o700))
+			time.Sleep(2 * time.Second)
+			assert.ErrorContains(t, p.policies.Status().Err, "is not a regular file")
+			require.NoError(t, os.Remove(path))
+			require.NoError(t, os.Rename(path+".away", path))
+			time.Sleep(2 * time.Second)
+			assert.NoError(t, p.policies.Status().Err)
+			assert.Equal(t, times+1, strings.Count(p.log.String(), "no such file"))
+		}
+	})
+}
+
 // TestBrokenHold puts each broken file in the place of a valid one, while the limiter
 // decides: the old policy holds every time, and the log names line and column.
 func TestBrokenHold(t *testing.T) {
