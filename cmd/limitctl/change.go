@@ -106,7 +106,9 @@ func printList[T fmt.Stringer](cmd *cobra.Command, name string, list []T, asJSON
 		return words.WriteJSON(cmd.OutOrStdout(), map[string][]T{name: list}, true)
 	}
 	for _, item := range list {
-		fmt.Fprintln(cmd.OutOrStdout(), item)
+		if _, err := fmt.Fprintln(cmd.OutOrStdout(), item); err != nil {
+			return err
+		}
 	}
 	if len(list) == 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "There are no %s.\n", name)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -242,6 +243,22 @@ func TestStrangeOverride(t *testing.T) {
 	s.exits(t, 0, "override", "--policy", "login", "--rule", "per-user-1h", "--key", "\xff\xfe", "--limit", "5", "--for", "0", "--by", "ann", "--yes")
 	out, _ := s.exits(t, 0, "override", "--list", "--json")
 	assert.Contains(t, out, `"key_quoted": "\"\\xff\\xfe\""`)
+}
+
+// TestListOnFullDisk checks that a list that could not be written is an error.
+func TestListOnFullDisk(t *testing.T) {
+	s := newServer(t)
+	s.exits(t, 0, "override", "--policy", "login", "--rule", "per-user-1h", "--key", "x", "--limit", "5", "--for", "0", "--by", "ann", "--yes")
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("only some systems have a disk that is always full")
+	}
+	defer full.Close()
+	cmd := newCommand()
+	cmd.SetArgs(append([]string{"override", "--list"}, s.flags...))
+	cmd.SetOut(full)
+	code, problem := exitCode(cmd.ExecuteContextC(t.Context()))
+	assert.Equal(t, 1, code, problem)
 }
 
 // TestHistoryIsText prints a history that another program has written.

@@ -240,12 +240,15 @@ func (p *page) unoverride(ctx context.Context, v viewer, a *action) (string, err
 	return fmt.Sprintf("Removed the override of %s in %s.", p.name(a), a.Rule), nil
 }
 
-// name returns the key of an action for a sentence. One that a person typed is shown as it
-// was typed: its id would tell whose the ids of the page are.
+// name returns the key of an action for a sentence. One that a person typed is shown although
+// keys are hidden: its id would tell whose the ids of the page are.
 func (p *page) name(a *action) string {
-	shown, id := strings.ToValidUTF8(a.key, "\uFFFD"), ""
-	if !p.options.HideKeys || a.ID != "" {
-		shown, id = p.show(p.formOf(a.rule), a.key)
+	form := p.formOf(a.rule)
+	shown, id := p.show(form, a.key)
+	if p.options.HideKeys && a.ID == "" {
+		if shown, id = strings.ToValidUTF8(a.key, "\uFFFD"), ""; form != nil {
+			shown = form.Shown(shown)
+		}
 	}
 	switch {
 	case shown != "":

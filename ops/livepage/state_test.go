@@ -261,6 +261,9 @@ func TestHideKeys(t *testing.T) {
 	assert.Contains(t, send("POST", "/reset", `{"policy":"all","rule":"global-1h"}`), "Reset all requests")
 	assert.Contains(t, send("POST", "/reset", `{"policy":"api","rule":"per-user-1h"}`), "Reset requests without a key")
 
+	bind(t, limiter, limit.Named("joined", limit.MustParse("9/1h per ip and user").Rules()...))
+	assert.Contains(t, send("POST", "/reset", `{"policy":"joined","rule":"per-ip-and-user-1h","key":"203.0.113.9, ann"}`), "Reset 203.0.113.9, ann of ")
+
 	store := &failing{Store: memstore.New(nil)}
 	limiter, p = pageOf(store, &Options{HideKeys: true})
 	policy = bind(t, limiter, limit.Named("api", limit.PerUser(time.Hour, 1)))

@@ -136,6 +136,9 @@ func (s *Stream) split(r io.Reader) {
 		return
 	}
 	in := bufio.NewReaderSize(text, maxLine)
+	if mark, _ := in.Peek(3); string(mark) == "\ufeff" { // of programs on Windows
+		_, _ = in.Discard(3)
+	}
 	parts := make(joiner)
 	for number := int64(1); err == nil; {
 		b := &batch{first: number, done: make(chan struct{})}

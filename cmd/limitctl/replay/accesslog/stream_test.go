@@ -116,6 +116,26 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
+// TestByteOrderMark reads logs that begin as programs on Windows begin texts, compressed or not.
+func TestByteOrderMark(t *testing.T) {
+	const mark = "\ufeff"
+	for name, text := range map[string]string{
+		"combined": lineAt(0, "/") + "\n", "json": `{"time":"2024-05-01T12:00:00Z","remote_addr":"192.0.2.1","request":"GET / HTTP/1.1","status":200}` + "\n",
+		"csv": "time,ip,method,path,status\n2024-05-01T12:00:00Z,192.0.2.1,GET,/,200\n",
+		"w3c": "#Fields: date time c-ip cs-method cs-uri-stem sc-status\n2024-05-01 12:00:00 192.0.2.1 GET / 200\n",
+	} {
+		for _, log := range []io.Reader{strings.NewReader(mark + text), bytes.NewReader(gzipped(t, mark+text))} {
+			s := NewStream(log, nil)
+			r := s.Next()
+			require.NoError(t, s.Err(), name)
+			require.NotNil(t, r, name)
+			assert.Equal(t, "192.0.2.1 /", r.Client+" "+r.Path, name)
+			assert.Nil(t, s.Next(), name)
+			assert.Zero(t, s.Stats().BadLines, name)
+		}
+	}
+}
+
 // TestCut checks logs that end early.
 func TestCut(t *testing.T) {
 	text, _ := lines(50_000)
