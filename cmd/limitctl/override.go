@@ -28,9 +28,10 @@ key keeps what it has used. An override of a key comes first, then that of the
 longest pattern.
 
 It checks the policy and the rule against --file, --rules with --on, or the
-pushed file. It shows what it will do, and asks. Without a terminal, write
---yes. The exit code is 0 if it was done, 1 if there was no such override or
-Redis failed, 2 if the change was not confirmed, and 3 for wrong arguments.`,
+pushed file, by which --list shows keys of several values as people read them.
+It shows what it will do, and asks. Without a terminal, write --yes. The exit
+code is 0 if it was done, 1 if there was no such override or Redis failed, 2 if
+the change was not confirmed, and 3 for wrong arguments.`,
 		Example: `  limitctl override --policy api --rule per-user-1h --key alice \
     --limit 5000 --for 24h --reason launch --by ann
   limitctl override --policy api --rule per-user-1h --pattern "free-*" \
