@@ -250,8 +250,8 @@ var (
 	// request has lost a lease: see [Decision.Lost].
 	ErrLeaseLost = engine.ErrLeaseLost
 
-	// ErrSettled is returned by [Decision.Settle] and SettleCosts when there is nothing to
-	// settle: the decision is a refusal, its [Request] says neither Settle nor Hold, it has
+	// ErrSettled is wrapped by the error of [Decision.Settle] and SettleCosts when there is nothing
+	// to settle: the decision is a refusal, its [Request] says neither Settle nor Hold, it has
 	// been settled, or its hold is forgotten. Nothing was changed.
 	ErrSettled = engine.ErrSettled
 )
@@ -300,7 +300,7 @@ func (d Decision) Wait(ctx context.Context) error {
 //	…
 //	err = d.Settle(ctx, used)
 //
-// A second call, also on a copy, returns [ErrSettled]. Rules of [Concurrency] are released,
+// A second call, also on a copy, gets [ErrSettled]. Rules of [Concurrency] are released,
 // not settled. If the cost is lower, the rest is refunded, as far as its time has
 // not passed; docs/algorithms.md has the details. If it is higher, Settle takes what the
 // rules have room for, and above the limit as far as their Debt allows: without one, let

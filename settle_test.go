@@ -81,6 +81,7 @@ func TestSettleNothing(t *testing.T) {
 	refused := must.Get(mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 60, Settle: true}))(t)
 	assert.False(t, refused.Allowed)
 	assert.ErrorIs(t, refused.Settle(t.Context(), 0), ErrSettled)
+	assert.ErrorContains(t, refused.Settle(t.Context(), 0), "refused, or says neither Settle nor Hold")
 	_, err := mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: -1, Settle: true})
 	assert.Error(t, err)
 	d := must.Get(mustPolicy(limiter, tokens).Take(t.Context(), Request{Keys: map[string]string{"user": "a"}, Cost: 30, Settle: true}))(t)
@@ -88,6 +89,7 @@ func TestSettleNothing(t *testing.T) {
 	assert.InDelta(t, 10, remaining(t, limiter)[0], 1)
 	assert.NoError(t, d.Settle(t.Context(), 0), "the mistake has settled nothing")
 	assert.EqualValues(t, 40, remaining(t, limiter)[1])
+	assert.ErrorContains(t, d.Settle(t.Context(), 0), "has been settled")
 }
 
 // TestSettleOnce settles from many goroutines. One of them does.

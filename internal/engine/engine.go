@@ -9,6 +9,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -20,8 +21,13 @@ import (
 // The errors that package limit shows its users.
 var (
 	ErrUndecided = errors.New("limit: could not decide")
-	ErrSettled   = errors.New("limit: nothing is reserved, or it has been settled, or it will be as soon as the store answers")
+	ErrSettled   = errors.New("limit: nothing to settle")
 	ErrLeaseLost = errors.New("limit: a lease was lost")
+)
+
+var (
+	errNothing = fmt.Errorf("%w: the request was refused, or says neither Settle nor Hold", ErrSettled)
+	errEnded   = fmt.Errorf("%w: the request has been settled, or will be as soon as the store answers", ErrSettled)
 )
 
 // An Engine runs plans on one store. It is safe for concurrent use once its fields are

@@ -66,7 +66,7 @@ func (r *Run) hold(asks []core.Ask) error {
 		}
 	}
 	if h.Found == core.HoldSettled {
-		return ErrSettled
+		return errEnded
 	}
 	for i := range asks[1:] {
 		if c := &asks[1+i].Charges[0]; h.Found == core.HoldLives && c.Quota.Holds() { // it has counted the first request
@@ -179,7 +179,7 @@ func (r *Run) extend(t *taken) {
 	}
 }
 
-// settleHeld settles what is held, and adds what came of it to sum. It returns [ErrSettled] if
+// settleHeld settles what is held, and adds what came of it to sum. The error wraps [ErrSettled] if
 // another process has settled it. What the store does not answer is repeated, at last in the
 // background: the call before may have done it. Leases, which may be nil, are released with it, or
 // apart from it if it fails.
@@ -203,7 +203,7 @@ func (t *taken) settleHeld(ctx context.Context, leases *lease, held *ruled[core.
 	list[0].Leases, released = nil, err == nil
 	if !again && err == nil && !slices.ContainsFunc(done, func(s core.Settled) bool { return s.Found == core.HoldLives || s.Found == core.HoldEnded }) {
 		sum.repeated = slices.ContainsFunc(done, func(s core.Settled) bool { return s.Found == core.HoldSettled })
-		return ErrSettled
+		return errEnded
 	}
 	if err != nil {
 		sum.later = &later{list: list, until: time.Now().Add(t.lease.window + core.Duration(core.HoldMemory))}

@@ -182,7 +182,7 @@ func (t *taken) rest() {
 // Settle corrects what the request took to what cost returns for each rule and its charge. A lower
 // cost refunds the rest; a higher one takes what there is room for, or, as far as the rule has
 // debts, what it is. It returns how many units of each rule are beyond its debts, if it has them,
-// and [ErrSettled] if there is nothing to settle, or it has been settled. An error that wraps
+// and an error that wraps [ErrSettled] if there is nothing to settle, or it has been. One that wraps
 // [ErrUndecided] means that the store failed. If the request ends with that, it is released too, in
 // the call that settles a hold.
 func (d *Decision) Settle(ctx context.Context, ends bool, cost func(rule int, charged int64) int64) (forgiven [core.MaxCharges]int64, err error) {
@@ -193,8 +193,11 @@ func (d *Decision) Settle(ctx context.Context, ends bool, cost func(rule int, ch
 		}
 		defer d.Release()
 	}
-	if d.taken == nil || !d.taken.begin() {
-		return forgiven, ErrSettled
+	switch {
+	case d.taken == nil:
+		return forgiven, errNothing
+	case !d.taken.begin():
+		return forgiven, errEnded
 	}
 	ctx, cancel := d.taken.engine.settling(ctx) // it is settled once, and a client may have hung up
 	defer cancel()

@@ -11,16 +11,19 @@ import (
 // Use notes how much of each rule the request has used so far, and takes more where that is
 // above what it has taken: half as much again, or half of what is left, and at least what is
 // used, as far as there is room and the rule has debts. If that is not enough for a rule, d
-// becomes its refusal. The error is [ErrSettled], or wraps [ErrUndecided].
+// becomes its refusal. The error wraps [ErrSettled] or [ErrUndecided].
 func (d *Decision) Use(ctx context.Context, used func(rule int) (n int64, said bool)) error {
 	t := d.taken
-	if t == nil || t.ended.Load() { // before the lock, which a settlement holds
-		return ErrSettled
+	switch {
+	case t == nil:
+		return errNothing
+	case t.ended.Load(): // before the lock, which a settlement holds
+		return errEnded
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended.Load() {
-		return ErrSettled
+		return errEnded
 	}
 	var list []growth
 	for i := range t.units {
