@@ -3,25 +3,30 @@ package main
 import (
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/routelimit/limit"
 )
 
 // TestFloor compares what the floor and limit answer: a floor that does less says nothing.
 func TestFloor(t *testing.T) {
-	servers := groups()[0].servers
-	for i, s := range servers {
-		if s.name != "floor, written by hand" && s.name != "floor, written by hand, refused" {
-			continue
-		}
-		r := requests(1)[0]
-		for range 2 {
-			floor, of := httptest.NewRecorder(), httptest.NewRecorder()
-			s.handler.ServeHTTP(floor, r)
-			servers[i+1].handler.ServeHTTP(of, r)
-			assert.Equal(t, of.Code, floor.Code)
-			assert.Equal(t, of.Header(), floor.Header())
-			assert.Equal(t, of.Body.String(), floor.Body.String())
-		}
+	global := quota{"global-10ms", 20_000, 10 * time.Millisecond}
+	for _, perIP := range []quota{{"per-ip-10ms", 20_000, 10 * time.Millisecond}, {"per-ip-1h", 1, time.Hour}} {
+		synctest.Test(t, func(t *testing.T) { // no window passes meanwhile
+			byHand := muxWith(byHand(perIP, global))
+			limited := netHTTP(limit.Rules(limit.PerIP(perIP.window, perIP.limit), limit.Global(global.window, global.limit)))
+			r := requests(1)[0]
+			for range 2 {
+				floor, of := httptest.NewRecorder(), httptest.NewRecorder()
+				byHand.ServeHTTP(floor, r)
+				limited.ServeHTTP(of, r)
+				assert.Equal(t, of.Code, floor.Code)
+				assert.Equal(t, of.Header(), floor.Header())
+				assert.Equal(t, of.Body.String(), floor.Body.String())
+			}
+		})
 	}
 }
