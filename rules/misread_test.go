@@ -265,6 +265,7 @@ func TestMisreadAttributes(t *testing.T) {
 		{"5/day per ip zone\nUTC", 17, "\n", noSuch},
 		{"5/day per ip zone Mars/Olympus", 18, "Mars/Olympus", noSuch},
 		{"5/day per ip zone Local", 18, "Local", noSuch}, // another one on each machine
+		{"5/day per ip zone localtime", 18, "localtime", noSuch},
 		{"5/day per ip zone ../../../etc/passwd", 18, "../../../etc/passwd", noSuch},
 		{"5/day per ip zone " + strings.Repeat("x", 1<<20), 18, strings.Repeat("x", 1<<20), noSuch},
 		{"5/day per ip zone UTC or user", 22, "or", wanted(false, append(others, "zone", "cells", "burst", "missing", "empty", "wait")...)},

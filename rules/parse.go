@@ -143,7 +143,7 @@ var (
 
 // MarshalText implements [encoding.TextMarshaler], for JSON, YAML and flags. It
 // returns an error if [Functions.Parse] could not read the text back: for an invalid set,
-// for a Fallback, and for a time zone that time.LoadLocation does not know or that is time.Local.
+// for a Fallback, and for a time zone that is Local, or that time.LoadLocation does not know.
 func (s Set) MarshalText() ([]byte, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -407,10 +407,11 @@ func readZone(d *draft) error {
 	return nil
 }
 
-// loadZone is [time.LoadLocation], but for the zone of the machine: a text with that would mean
-// other windows elsewhere, and processes in two zones would both admit the limit.
+// loadZone is [time.LoadLocation], but for the zone of the machine, which is also a file localtime: a
+// text with that would mean other windows elsewhere, and processes in two zones would both admit
+// the limit. The String of time.Local may be the name of a zone, from TZ or an assignment.
 func loadZone(name string) (*time.Location, error) {
-	if name == time.Local.String() {
+	if name == "Local" || name == "localtime" {
 		return nil, errors.New("the zone of a machine")
 	}
 	return time.LoadLocation(name)

@@ -60,12 +60,18 @@ func TestNoText(t *testing.T) {
 	_, err := Rules(r).MarshalText()
 	assert.ErrorContains(t, err, "a handler has no text: leave out the Fallback")
 
+	defer func(was *time.Location) { time.Local = was }(time.Local)
+	time.Local = time.FixedZone("Local", 3600) // as without TZ
 	for _, zone := range []*time.Location{time.FixedZone("here", 3600), time.FixedZone("Europe/Berlin", 0), time.FixedZone("", 60), time.Local} {
 		r := Rule{Key: ByIP, Limit: 1, Algorithm: FixedWindow{Calendar: core.Calendar{Unit: core.Day, Zone: zone}}}
 		require.NoError(t, Rules(r).Validate(), "it is good in a program")
 		_, err = Rules(r).MarshalText()
 		assert.ErrorContains(t, err, "has no text: write one that every machine knows", zone)
 	}
+
+	time.Local = zone(t, "Europe/Berlin") // as with TZ
+	const text = "1/day per ip zone Europe/Berlin"
+	assert.Equal(t, text, string(must.Get(must.Get(Parse(text))(t).MarshalText())(t)))
 }
 
 // randomKey returns a random resolver that has a text.
