@@ -207,7 +207,7 @@ func (uncertified) explained(err error) error {
 
 // parse reads a URL, and keeps the password out of the error: an error of package url contains the
 // whole URL. Behind a /, ? or # in a password, the rest of it would be read as something else, and
-// what is before as a host.
+// what is before as a host. An @ is there then, which only a socket and options may have.
 func parse[O any](text string, read func(string) (O, error)) (O, error) {
 	const want = "write --redis as redis://user:password@host:6379/0, rediss:// for TLS, or unix:///path/to/redis.sock"
 	o, err := read(text)
@@ -215,8 +215,8 @@ func parse[O any](text string, read func(string) (O, error)) (O, error) {
 	switch {
 	case text == "":
 		return o, errors.New("name the Redis of the programs: write --redis redis://127.0.0.1:6379, or set " + URLVariable)
-	case problem != nil, whole.User == nil && strings.Contains(whole.Path+whole.Fragment, "@") && whole.Scheme != "unix",
-		whole.User == nil && strings.Contains(text, "@") && err != nil:
+	case problem != nil, strings.Contains(whole.Fragment, "@"), strings.Contains(whole.Path, "@") && (whole.Scheme != "unix" || whole.Host != ""),
+		err != nil && strings.Contains(text, "@") && (whole.User == nil || strings.Count(text, "@") > 1):
 		return o, errors.New("--redis is not a URL: " + want + "; in a password, write %2F for /, %3F for ? and %23 for #")
 	case err == nil:
 		return o, nil

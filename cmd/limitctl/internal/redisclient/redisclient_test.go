@@ -30,7 +30,8 @@ import (
 // TestErrors checks that an error says what to write, and does not show the password.
 func TestErrors(t *testing.T) {
 	for _, text := range []string{"", "redis://app:secret@:port", "app:secret@db", "foo", "http://app:secret@db", "redis://app:secret@db/x",
-		"redis://app:12/secret@db", "redis://app:/3/secret@db", "redis://app:12?secret@db", "redis://app:12?secret=a@db", "redis://app:12#secret@db", "redis://app:se/secret@db"} {
+		"redis://app:12/secret@db", "redis://app:/3/secret@db", "redis://app:12?secret@db", "redis://app:12?secret=a@db", "redis://app:12#secret@db", "redis://app:se/secret@db",
+		"redis://app:a@b/secret@db", "redis://app:a@b?secret@db", "redis://app:a@b#secret@db", "unix://app:12/secret@/redis.sock", "unix://app:12#secret@/redis.sock"} {
 		for _, a := range []Address{{URL: text}, {URL: text, Cluster: true}, {URL: text, Sentinel: "primary"}} {
 			_, err := a.Open()
 			if a.Cluster && text == "redis://app:secret@db/x" {
@@ -41,6 +42,10 @@ func TestErrors(t *testing.T) {
 			assert.NotContains(t, err.Error(), ": :")
 			assert.NotContains(t, err.Error(), "secret")
 		}
+	}
+	for _, text := range []string{"redis://app:p@ss@db/1?client_name=a@b", "unix://app:secret@/a@b.sock", "unix:///a@b.sock"} {
+		_, err := (&Address{URL: text}).Open()
+		assert.NoError(t, err, text)
 	}
 	none := filepath.Join(t.TempDir(), "none")
 	require.NoError(t, os.WriteFile(none, []byte("nothing"), 0o600))
