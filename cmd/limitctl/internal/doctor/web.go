@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptrace"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -30,9 +29,10 @@ type WebOptions struct {
 
 // WebFacts describe an application.
 type WebFacts struct {
-	Err     string  // why the first request got no answer
-	Proxies []Probe // of one route: two plain requests, then one with a forged address
-	Routes  []Probe // one for each route
+	Err      string  // why the first request got no answer
+	Loopback bool    // whether the URL is of an address such as 127.0.0.1
+	Proxies  []Probe // of one route: two plain requests, then one with a forged address
+	Routes   []Probe // one for each route
 }
 
 // A Probe is a request and its response.
@@ -42,7 +42,6 @@ type Probe struct {
 	Err       string
 	Status    int
 	Remaining map[string]int64 // of each rule, in the headers
-	Loopback  bool             // whether it was sent to an address such as 127.0.0.1
 }
 
 // A target is a request to a route.
@@ -87,7 +86,8 @@ func Web(ctx context.Context, o WebOptions) (*WebFacts, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	defer client.CloseIdleConnections()
-	facts := &WebFacts{}
+	at, _ := netip.ParseAddr(base.Hostname())
+	facts := &WebFacts{Loopback: at.IsLoopback() || base.Hostname() == "localhost"}
 	for _, t := range targets {
 		p := t.probe(ctx, client, "")
 		probes = append(probes, p)
@@ -119,10 +119,6 @@ func (t target) forge(ctx context.Context, client *http.Client, first Probe) []P
 // probe sends the request. If forged is not empty, its headers claim that address.
 func (t target) probe(ctx context.Context, client *http.Client, forged string) Probe {
 	p := Probe{Sent: t.method + " " + t.url, Route: t.route}
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
-		at, _ := netip.ParseAddrPort(c.Conn.RemoteAddr().String())
-		p.Loopback = at.Addr().IsLoopback()
-	}})
 	r, err := http.NewRequestWithContext(ctx, t.method, t.url, nil)
 	if err != nil {
 		p.Err = err.Error()
@@ -229,7 +225,7 @@ func proxies(f *WebFacts) Finding {
 	switch {
 	case fresh != "":
 		verdict := Fail
-		if f.Proxies[2].Loopback { // the address of a proxy on this machine, which many programs rightly trust
+		if f.Loopback { // the address of a proxy on this machine, which many programs rightly trust
 			verdict = Warn
 		}
 		return verdict.because("a forged address was given a new quota: remaining of %s%s", fresh, about).

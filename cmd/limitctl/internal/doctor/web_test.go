@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -87,6 +88,15 @@ func TestWeb(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWebThroughProxy checks that an HTTP proxy on this machine, which leads to another one, excuses nothing.
+func TestWebThroughProxy(t *testing.T) {
+	via, _ := serve(t, limit.Proxies{Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, limit.Rules(limit.PerIP(time.Hour, 100)))
+	transport := http.DefaultTransport.(*http.Transport)
+	defer func(was func(*http.Request) (*url.URL, error)) { transport.Proxy = was }(transport.Proxy)
+	transport.Proxy = http.ProxyURL(must.Get(url.Parse(via))(t))
+	assert.Equal(t, Fail, ask(t, WebOptions{URL: "http://api.example.com/limited"})["proxies"].Verdict)
 }
 
 func TestWebRoutes(t *testing.T) {
