@@ -159,7 +159,7 @@ func (l *layer) next(w http.ResponseWriter, r *http.Request) (status int, err er
 	}
 	status, err = from.Next(response.WithRecorder(r, l.recorder))
 	if status != 0 && l.recorder.Status() == 0 {
-		l.recorder.AnsweredAtEnd(r.Context(), status)
+		l.recorder.AnsweredAtEnd(r.Context(), max(status, http.StatusOK)) // which net/http sends after informational ones
 	}
 	return status, err
 }

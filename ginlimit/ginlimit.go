@@ -84,7 +84,7 @@ func (l *Limiter) adapter() *adapter.Adapter[*gin.Context] {
 		Next: func(c *gin.Context, r *http.Request) (int, error) {
 			c.Request = r
 			c.Next()
-			if !c.Writer.Written() {
+			if !c.Writer.Written() && c.Writer.Status() >= http.StatusOK { // an informational one ends nothing
 				return 0, nil // Gin, or middleware outside, writes it
 			}
 			return c.Writer.Status(), nil

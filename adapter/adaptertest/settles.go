@@ -233,7 +233,7 @@ func (s suite) settlesUsed(t *testing.T) {
 }
 
 // settlesStreams settles a stream by its status when its handler returns, a hijacked connection as
-// 101, and a request that nothing has answered as 200 when it ends.
+// 101, and a request that nothing has answered, or only with hints, as 200 when it ends.
 func (s suite) settlesStreams(t *testing.T) {
 	router := s.framework(limit.New(nil, nil))
 	rules, statuses := settled(100)
@@ -249,6 +249,8 @@ func (s suite) settlesStreams(t *testing.T) {
 	router.Handle("GET", "/hijack", hijacking(t, "HTTP/1.1 204 No Content\r\n\r\n"), hijacked)
 	unanswered, ends := settled(100)
 	router.Handle("GET", "/silent", http.HandlerFunc(silent), unanswered)
+	hinted, hints := settled(100)
+	router.Handle("GET", "/hints", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusEarlyHints) }), hinted)
 	c := serve(t, router)
 	assert.Equal(t, "part\npart\npart\n", c.send("GET", "/stream").body)
 	assert.Equal(t, http.StatusOK, <-statuses)
@@ -256,6 +258,8 @@ func (s suite) settlesStreams(t *testing.T) {
 	assert.Equal(t, http.StatusSwitchingProtocols, <-hijacks)
 	assert.Equal(t, http.StatusOK, c.send("GET", "/silent").StatusCode)
 	assert.Equal(t, http.StatusOK, <-ends)
+	assert.Equal(t, http.StatusOK, c.send("GET", "/hints").StatusCode)
+	assert.Equal(t, http.StatusOK, <-hints)
 }
 
 // settlesReset checks that clients that reset their streams settle nothing: the answer

@@ -175,20 +175,12 @@ func TestSettlesNothingWritten(t *testing.T) {
 				}
 			})
 			e.get("/", func(echoContext) error { return nil }, v.limit(rules))
-			e.get("/hints", func(c echoContext) error { return c.NoContent(http.StatusEarlyHints) }, v.limit(rules))
-			e.get("/upgrade", func(c echoContext) error { return c.NoContent(http.StatusSwitchingProtocols) }, v.limit(rules))
 			server := httptest.NewServer(e)
 			defer server.Close()
 			for range 7 {
 				response := must.Get(server.Client().Get(server.URL))(t)
 				response.Body.Close()
 				require.Equal(t, want, response.StatusCode)
-				require.Equal(t, want, <-statuses)
-			}
-			for path, want := range map[string]int{"/hints": http.StatusOK, "/upgrade": http.StatusSwitchingProtocols} {
-				response := must.Get(server.Client().Get(server.URL + path))(t)
-				response.Body.Close()
-				require.Equal(t, want, response.StatusCode, "Echo takes hints for the response")
 				require.Equal(t, want, <-statuses)
 			}
 		}

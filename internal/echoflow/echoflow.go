@@ -159,10 +159,7 @@ func (f *Flow[C, H, M]) status(c C, err error) int {
 	if !ok || err != nil && !*response.Committed {
 		return 0
 	}
-	if status := *response.Status; status >= 200 || status == http.StatusSwitchingProtocols {
-		return status
-	}
-	return http.StatusOK // what net/http sends after informational ones alone
+	return *response.Status
 }
 
 // pathValue returns a parameter as the request means it. Echo returns it as it was written.
