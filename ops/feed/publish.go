@@ -151,31 +151,31 @@ func (p *publisher) take() (events []Event, missed [2]int64) {
 
 // show sets how people read the keys that join several values, by the rules that the limiter has now.
 func (p *publisher) show(events []Event) {
-	type rule struct{ policy, name string }
-	forms := map[rule]*typedkey.Form{}
-	for i := range events {
-		for _, r := range events[i].Rules {
-			forms[rule{events[i].Policy, r.Name}] = nil
+	if p.options.Name != nil {
+		return
+	}
+	forms := map[[2]string]typedkey.Form{} // by policy and rule
+	for _, e := range events {
+		for _, r := range e.Rules {
+			forms[[2]string{e.Policy, r.Name}] = typedkey.Form{}
 		}
 	}
-	if len(forms) == 0 || p.options.Name != nil {
+	if len(forms) == 0 {
 		return
 	}
 	for policy, set := range operate.Policies(p.limiter) {
 		for _, r := range set.Rules() {
-			if _, wanted := forms[rule{policy, r.Name}]; !wanted {
-				continue
-			}
-			if form, err := typedkey.Of(&r, operate.Proxies(p.limiter).IPv6Prefix); err == nil {
-				forms[rule{policy, r.Name}] = &form
+			of := [2]string{policy, r.Name}
+			if _, wanted := forms[of]; wanted {
+				forms[of], _ = typedkey.Of(&r, operate.Proxies(p.limiter).IPv6Prefix)
 			}
 		}
 	}
-	for i := range events {
-		for j := range events[i].Rules {
-			r := &events[i].Rules[j]
-			if form := forms[rule{events[i].Policy, r.Name}]; form != nil && form.Shown(r.Key) != r.Key {
-				r.Shown = form.Shown(r.Key)
+	for _, e := range events {
+		for i := range e.Rules {
+			r, form := &e.Rules[i], forms[[2]string{e.Policy, e.Rules[i].Name}]
+			if text := form.Shown(r.Key); text != r.Key {
+				r.Shown = text
 			}
 		}
 	}

@@ -243,12 +243,9 @@ func (p *page) unoverride(ctx context.Context, v viewer, a *action) (string, err
 // name returns the key of an action for a sentence. One that a person typed is shown although
 // keys are hidden: its id would tell whose the ids of the page are.
 func (p *page) name(a *action) string {
-	form := p.formOf(a.rule)
-	shown, id := p.show(form, a.key)
-	if p.options.HideKeys && a.ID == "" {
-		if shown, id = strings.ToValidUTF8(a.key, "\uFFFD"), ""; form != nil {
-			shown = form.Shown(shown)
-		}
+	shown, id := p.text(a.rule, a.key), ""
+	if a.ID != "" {
+		shown, id = p.show(a.rule, a.key)
 	}
 	switch {
 	case shown != "":

@@ -48,7 +48,7 @@ func (p *page) keys(t *totals, q query) []keyRow {
 		row := keyRow{Per: of.per, More: all[of][1:min(len(all[of]), keysRules+1)], Policy: k.Policy, Rule: k.Rule, Kind: kindOf(t.rule(k.Policy, k.Rule)),
 			Requests: int64(math.Round(k.Requests)), Refused: int64(math.Round(k.Refused)), Used: math.Round(k.Used*1000) / 1000,
 			Remaining: k.Remaining, Capacity: k.Capacity, Last: k.Last.UnixMilli()}
-		row.Key, row.ID = p.show(p.form(t, k.Policy, k.Rule), k.Key)
+		row.Key, row.ID = p.show(t.rule(k.Policy, k.Rule), k.Key)
 		return row
 	})
 }
@@ -76,7 +76,7 @@ func (p *page) lists(t *totals) {
 		s.Overridden = len(list)
 		s.Overrides = rows(list, maxListed, listBytes, func(e *overrides.Override) override {
 			row := override{Policy: e.Policy, Rule: e.Rule, Pattern: e.Pattern != "", Limit: e.Limit, By: e.By, Reason: e.Reason, Until: unixMilli(e.Until)}
-			row.Key, row.ID = p.show(p.form(t, e.Policy, e.Rule), cmp.Or(e.Pattern, e.Key))
+			row.Key, row.ID = p.show(t.rule(e.Policy, e.Rule), cmp.Or(e.Pattern, e.Key))
 			return row
 		})
 	}
@@ -100,7 +100,7 @@ func (p *page) bannedByRules(t *totals) (list []ban) {
 				continue
 			}
 			b := ban{Policy: policy, Rule: k.Rule, Until: k.Until.UnixMilli()}
-			b.Key, b.ID = p.show(p.form(t, policy, k.Rule), k.Key)
+			b.Key, b.ID = p.show(t.rule(policy, k.Rule), k.Key)
 			list = append(list, b)
 		}
 	}
@@ -164,37 +164,20 @@ func (i *ids) find(id string) (text string, ok bool) {
 
 // show returns a key of a rule as viewers see it, or its id instead, which is one in all policies, so
 // that a client is recognized. A key that is not text has both, since JSON cannot carry it back.
-func (p *page) show(form *typedkey.Form, key string) (shown, id string) {
+func (p *page) show(r limit.Rule, key string) (shown, id string) {
 	switch {
 	case key == "":
 		return "", ""
 	case p.options.HideKeys:
 		return "", p.keyIDs.of(key)
 	case !utf8.ValidString(key):
-		return strings.ToValidUTF8(key, "\uFFFD"), p.keyIDs.of(key)
+		id = p.keyIDs.of(key)
 	}
-	if form != nil {
-		key = form.Shown(key)
-	}
-	return key, ""
+	return p.text(r, key), id
 }
 
-// form returns what keys of a rule look like, or nil if the limiter no longer has it. It parses the
-// key of a rule once for all rows.
-func (p *page) form(t *totals, policy, name string) *typedkey.Form {
-	of := ruleOf{policy, name}
-	form, known := t.forms[of]
-	if !known {
-		form = p.formOf(t.rule(policy, name))
-		t.forms[of] = form
-	}
-	return form
-}
-
-func (p *page) formOf(r limit.Rule) *typedkey.Form {
-	form, err := typedkey.Of(&r, operate.Proxies(p.limiter).IPv6Prefix)
-	if err != nil {
-		return nil
-	}
-	return &form
+// text returns a key of a rule as people read it, or as it is if the limiter has no such rule.
+func (p *page) text(r limit.Rule, key string) string {
+	form, _ := typedkey.Of(&r, operate.Proxies(p.limiter).IPv6Prefix)
+	return strings.ToValidUTF8(form.Shown(key), "\uFFFD")
 }

@@ -85,7 +85,7 @@ func (p *page) refusalRow(t *totals, r *refusal) refusalRow {
 	for i := range r.rules[:min(r.count, keptRules)] {
 		rule, declared := &r.rules[i], t.rule(r.policy, r.rules[i].Name)
 		key := refusedKey{Name: rule.Name}
-		key.Key, key.ID = p.show(p.form(t, r.policy, rule.Name), string(rule.key[:rule.keyLength]))
+		key.Key, key.ID = p.show(declared, string(rule.key[:rule.keyLength]))
 		row.Rules = append(row.Rules, key)
 		words = append(words, rule.words(declared, cmp.Or(key.Key, key.ID)))
 	}
@@ -96,7 +96,7 @@ func (p *page) refusalRow(t *totals, r *refusal) refusalRow {
 	case r.mode == core.ModeBarred.String():
 		client := ""
 		if r.banned.IsValid() {
-			client = " " + cmp.Or(p.show(nil, r.banned.String()))
+			client = " " + cmp.Or(p.show(limit.Rule{}, r.banned.String()))
 		}
 		words = []string{"The client" + client + " is banned" + until(r.retryAfter) + "."}
 	case r.mode == core.ModeRefused.String():

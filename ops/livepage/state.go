@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/internal/typedkey"
 	"github.com/routelimit/limit/operate"
 	"github.com/routelimit/limit/ops/topkeys"
 )
@@ -114,8 +113,7 @@ type totals struct {
 	state state       // without policies and keys
 	rows  []policyRow // with the counts by which they are sorted: see collector.row
 	sets  map[string][]limit.RuleSet
-	forms map[ruleOf]*typedkey.Form // of keys, for page.form
-	idle  map[string]int            // routes without a request yet, by the text of their sets
+	idle  map[string]int // routes without a request yet, by the text of their sets
 	now   moment
 	start time.Time               // of the collector, on the wall clock of now
 	keys  map[query][]topkeys.Key // by policy and order
@@ -125,7 +123,7 @@ func (p *page) total(now moment) *totals {
 	wall := time.Now()
 	start := wall.Round(0).Add(-time.Since(p.collector.start)) // on the clock of now, which may have been set since
 	stats := operate.ReadStats(p.limiter)
-	t := &totals{now: now, start: start, sets: map[string][]limit.RuleSet{}, forms: map[ruleOf]*typedkey.Form{}, idle: map[string]int{}, keys: map[query][]topkeys.Key{}, state: state{
+	t := &totals{now: now, start: start, sets: map[string][]limit.RuleSet{}, idle: map[string]int{}, keys: map[query][]topkeys.Key{}, state: state{
 		At: wall.UnixMilli(), Instance: p.options.Name, Since: start.UnixMilli(), Unavailable: stats.Unavailable,
 		Waiters: stats.Waiters, Reserved: stats.Reserved, Settled: stats.Settled, Forgiven: stats.Forgiven,
 		Viewers: int64(p.viewers.count()),

@@ -268,13 +268,13 @@ func TestHideKeys(t *testing.T) {
 	limiter, p = pageOf(store, &Options{HideKeys: true})
 	policy = bind(t, limiter, limit.Named("api", limit.PerUser(time.Hour, 1)))
 	take(t, policy, "secret-ann")
-	_, id = p.show(nil, "secret-ann")
+	_, id = p.show(limit.Rule{}, "secret-ann")
 	store.err = errors.New("limit:1:{api}:per-user-1h:secret-ann is of another type")
 	look = "/peek?policy=api&rule=per-user-1h&id=" + id
 	assert.Contains(t, send("GET", look, ""), "may name the hidden key")
 
 	_, other := pageOf(nil, &Options{HideKeys: true})
-	_, otherID := other.show(nil, "secret-ann")
+	_, otherID := other.show(limit.Rule{}, "secret-ann")
 	assert.NotEqual(t, id, otherID, "each process has a secret of its own")
 }
 
