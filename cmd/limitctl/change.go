@@ -105,15 +105,14 @@ func printList[T fmt.Stringer](cmd *cobra.Command, name string, list []T, asJSON
 	if asJSON {
 		return words.WriteJSON(cmd.OutOrStdout(), map[string][]T{name: list}, true)
 	}
+	out := bufio.NewWriter(cmd.OutOrStdout())
 	for _, item := range list {
-		if _, err := fmt.Fprintln(cmd.OutOrStdout(), item); err != nil {
-			return err
-		}
+		fmt.Fprintln(out, item)
 	}
 	if len(list) == 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "There are no %s.\n", name)
 	}
-	return nil
+	return out.Flush()
 }
 
 // notConfirmed is the exit code of what was not confirmed, and so not done.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -173,7 +174,8 @@ func (f *finding) who() string {
 	return fmt.Sprintf("key %s has", shortened(f.Key))
 }
 
-func (f *finding) print(out io.Writer) error {
+func (f *finding) print(to io.Writer) error {
+	out := bufio.NewWriter(to)
 	if len(f.States) == 0 {
 		fmt.Fprintf(out, "%s used nothing of the rules of %s.\n", f.who(), words.Printable(f.Rules))
 		fmt.Fprintln(out, "If the programs set redisstore.Options.Secret, write --secret-env.")
@@ -190,7 +192,7 @@ func (f *finding) print(out io.Writer) error {
 	if len(f.Composite) > 0 {
 		fmt.Fprintln(out, f.notLookedAt())
 	}
-	return nil
+	return out.Flush()
 }
 
 func (f *finding) notLookedAt() string {

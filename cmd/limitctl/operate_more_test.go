@@ -245,7 +245,7 @@ func TestStrangeOverride(t *testing.T) {
 	assert.Contains(t, out, `"key_quoted": "\"\\xff\\xfe\""`)
 }
 
-// TestListOnFullDisk checks that a list that could not be written is an error.
+// TestListOnFullDisk checks that an answer that could not be written is an error.
 func TestListOnFullDisk(t *testing.T) {
 	s := newServer(t)
 	s.exits(t, 0, "override", "--policy", "login", "--rule", "per-user-1h", "--key", "x", "--limit", "5", "--for", "0", "--by", "ann", "--yes")
@@ -254,11 +254,13 @@ func TestListOnFullDisk(t *testing.T) {
 		t.Skip("only some systems have a disk that is always full")
 	}
 	defer full.Close()
-	cmd := newCommand()
-	cmd.SetArgs(append([]string{"override", "--list"}, s.flags...))
-	cmd.SetOut(full)
-	code, problem := exitCode(cmd.ExecuteContextC(t.Context()))
-	assert.Equal(t, 1, code, problem)
+	for _, args := range [][]string{{"override", "--list"}, {"top"}, {"inspect", "--key", "nobody"}} {
+		cmd := newCommand()
+		cmd.SetArgs(append(args, s.flags...))
+		cmd.SetOut(full)
+		code, problem := exitCode(cmd.ExecuteContextC(t.Context()))
+		assert.Equal(t, 1, code, args[0]+problem)
+	}
 }
 
 // TestHistoryIsText prints a history that another program has written.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -96,7 +97,8 @@ func (s *session) matcher(of *subject) (matches func(policy, rule, key string) b
 	}, nil
 }
 
-func (s *session) print(out io.Writer, a *live.Answer, q live.Question) error {
+func (s *session) print(to io.Writer, a *live.Answer, q live.Question) error {
+	out := bufio.NewWriter(to)
 	if s.source == "" {
 		fmt.Fprintln(out, "No rules are known: name them by --file, or by --rules and --on.")
 	} else {
@@ -121,7 +123,7 @@ func (s *session) print(out io.Writer, a *live.Answer, q live.Question) error {
 		}
 	}
 	printUnknown(out, a)
-	return nil
+	return out.Flush()
 }
 
 // printUnknown prints what the rules say nothing about.
