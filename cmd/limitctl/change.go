@@ -21,9 +21,9 @@ import (
 // instances, lists such changes, or ends one.
 type change struct {
 	deployment
-	length          time.Duration
-	reason          string
-	yes, list, ends bool
+	length    time.Duration
+	reason    string
+	yes, ends bool
 }
 
 // flags adds them. The name of the flag that ends a change is ending.

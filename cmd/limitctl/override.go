@@ -56,26 +56,14 @@ the change was not confirmed, and 3 for wrong arguments.`,
 			if err := c.check(cmd, args); err != nil {
 				return err
 			}
-			if c.list {
-				s, err := c.connect()
-				if err != nil {
-					return err
-				}
-				defer s.end()
-				err = s.readOverrides(cmd.Context())
-				if err == nil {
-					err = s.readForms(cmd.Context(), &c.deployment)
-				}
-				if err != nil {
-					return err
-				}
-				return printList(cmd, "overrides", s.shownOverrides(s.overrides.List()), c.json)
-			}
-			s, err := c.open(cmd, false)
+			s, err := c.open(cmd, c.list)
 			if err != nil {
 				return err
 			}
 			defer s.end()
+			if c.list {
+				return printList(cmd, "overrides", s.shownOverrides(s.overrides.List()), c.json)
+			}
 			if err := s.resolve(cmd, &c, &o); err != nil {
 				return err
 			}
@@ -169,10 +157,8 @@ func (s *session) keyOf(o overrides.Override) string {
 		return fmt.Sprintf("policy %s, rule %s, pattern %s", shown(o.Policy), shown(o.Rule), shown(o.Pattern))
 	}
 	key := o.Key
-	if s.limits != nil {
-		if found, err := s.limits.Matching(o.Policy, o.Rule); err == nil {
-			key = found[0].Shown(key)
-		}
+	if found, err := s.limits.Matching(o.Policy, o.Rule); err == nil {
+		key = found[0].Shown(key)
 	}
 	return fmt.Sprintf("policy %s, rule %s, key %s", shown(o.Policy), shown(o.Rule), shown(key))
 }

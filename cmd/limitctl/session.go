@@ -34,7 +34,7 @@ type deployment struct {
 	file, name, secret, by string
 	rules, on              []string
 	spread, ipv6           int
-	json                   bool
+	list, json             bool
 }
 
 // flags adds those of the Redis and, for commands that need them, of the rules.
@@ -124,7 +124,7 @@ func (d *deployment) connect() (*session, error) {
 }
 
 // open opens the Redis, and finds the overrides and the rules. hashed says that keys are the
-// names in Redis, which a Secret has already made hashes.
+// names in Redis, which a Secret has already made hashes, or that none is looked up.
 func (d *deployment) open(cmd *cobra.Command, hashed bool) (*session, error) {
 	policies, source, err := d.read()
 	if err != nil {
@@ -142,7 +142,9 @@ func (d *deployment) open(cmd *cobra.Command, hashed bool) (*session, error) {
 	}
 	err = s.readOverrides(cmd.Context())
 	if err == nil && policies == nil {
-		policies, source, err = d.pushed(cmd.Context(), s.control)
+		if policies, source, err = d.pushed(cmd.Context(), s.control); d.list {
+			err = nil // a list needs no rules
+		}
 	}
 	if err == nil {
 		o.Override, s.prefix, s.source = s.overrides.Limit, o.Prefix, source
@@ -212,20 +214,6 @@ func (d *deployment) pushed(ctx context.Context, c *control.Control) ([]live.Pol
 
 func (s *session) readOverrides(ctx context.Context) (err error) {
 	s.overrides, err = overrides.Read(ctx, s.control, &overrides.Options{Log: quiet})
-	return err
-}
-
-// readForms sets the rules by which keys are shown. A list needs none, so that nothing pushed is no error.
-func (s *session) readForms(ctx context.Context, d *deployment) error {
-	policies, _, err := d.read()
-	if err == nil && policies == nil {
-		policies, _, _ = d.pushed(ctx, s.control)
-	}
-	if err == nil {
-		if s.limits, err = live.New(s.client, policies, live.Options{IPv6Prefix: d.ipv6}); err != nil {
-			err = usageError{err}
-		}
-	}
 	return err
 }
 
