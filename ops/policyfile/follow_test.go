@@ -193,6 +193,11 @@ func TestFileComesBack(t *testing.T) {
 			require.NoError(t, os.Rename(path, path+".away"))
 			time.Sleep(2 * time.Second)
 			assert.ErrorIs(t, p.policies.Status().Err, os.ErrNotExist)
+			require.NoError(t, os.Rename(path+".away", path))
+			time.Sleep(2 * time.Second)
+			assert.NoError(t, p.policies.Status().Err)
+
+			require.NoError(t, os.Rename(path, path+".away"))
 			require.NoError(t, os.Mkdir(path, 0o700))
 			time.Sleep(2 * time.Second)
 			assert.ErrorContains(t, p.policies.Status().Err, "is not a regular file")
