@@ -314,6 +314,11 @@ func TestSimulateBadInput(t *testing.T) {
 	assert.Contains(t, problem, `policy.yaml:3:17: found "x", want a unit`)
 
 	lines := strings.Repeat(`192.0.2.1 - - [01/May/2024:12:00:01 +0000] "GET / HTTP/1.1" 200 1`+"\n", 3)
+	code, out, _ = run("--file", file(t, "version: 1\nexempt: [192.0.2.0/24]\npolicies:\n  a: {routes: [GET /], rules: 1/1m per ip}\n"), logFile(t, lines))
+	assert.Equal(t, 0, code)
+	assert.Contains(t, out, "would have refused nothing.\n3 requests would have been exempt")
+	assert.NotContains(t, out, "matches no request")
+
 	wrong := `192.0.2.1 - - [01/May/9999:12:00:01 +0000] "GET / HTTP/1.1" 200 1` + "\n" + strings.Repeat("x", 1<<21) + "\n"
 	code, out, _ = run("--rules", "1/1m per ip", logFile(t, lines+wrong))
 	assert.Equal(t, 0, code)

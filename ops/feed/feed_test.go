@@ -178,7 +178,7 @@ func TestJoinedKeys(t *testing.T) {
 		want     []string
 	}{
 		{"plain", nil, []string{"11:203.0.113.95:alice|203.0.113.9, alice", "alice|"}},
-		{"named", func(string) string { return "5:alice1:x" }, []string{"5:alice1:x|", "5:alice1:x|"}},
+		{"named", func(string) string { return "9:192.0.2.15:alice" }, []string{"9:192.0.2.15:alice|", "9:192.0.2.15:alice|"}},
 	} {
 		limiter := publish(t, client, c.instance, feed.Options{Name: c.name})
 		a.await(t, c.instance)
