@@ -177,7 +177,7 @@ func TestMisreadAttributes(t *testing.T) {
 		bursts       = takes + "token-bucket, leaky-bucket or queue "
 		once         = "each word once, and one algorithm"
 		unit         = "hour, day, week or month, because the rule has a zone"
-		noSuch       = "a time zone that this machine knows, such as UTC or Europe/Berlin"
+		noSuch       = "a time zone that every machine knows, such as UTC or Europe/Berlin"
 		noZone       = "zone and the time zone of the month, such as zone UTC, or a window of days such as 30d"
 		afterBurst   = "a number after burst, such as 10"
 		ofACells     = "the number of cells, 2 to 60"

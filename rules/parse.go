@@ -394,14 +394,14 @@ func (d *draft) may(a *attribute) bool {
 }
 
 func readZone(d *draft) error {
-	name, err := d.text.Word("a time zone that this machine knows, such as UTC or Europe/Berlin")
+	name, err := d.text.Word("a time zone that every machine knows, such as UTC or Europe/Berlin")
 	if err != nil {
 		return err
 	}
 	zone, unknown := loadZone(name)
 	if unknown != nil {
 		d.text.At -= len(name)
-		return d.text.Errorf("a time zone that this machine knows, such as UTC or Europe/Berlin")
+		return d.text.Errorf("a time zone that every machine knows, such as UTC or Europe/Berlin")
 	}
 	d.quota.Calendar.Zone = zone
 	return nil
