@@ -251,6 +251,8 @@ func (s suite) settlesStreams(t *testing.T) {
 	router.Handle("GET", "/silent", http.HandlerFunc(silent), unanswered)
 	hinted, hints := settled(100)
 	router.Handle("GET", "/hints", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusEarlyHints) }), hinted)
+	upgraded, upgrades := settled(100)
+	router.Handle("GET", "/upgrade", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusSwitchingProtocols) }), upgraded)
 	c := serve(t, router)
 	assert.Equal(t, "part\npart\npart\n", c.send("GET", "/stream").body)
 	assert.Equal(t, http.StatusOK, <-statuses)
@@ -260,6 +262,8 @@ func (s suite) settlesStreams(t *testing.T) {
 	assert.Equal(t, http.StatusOK, <-ends)
 	assert.Equal(t, http.StatusOK, c.send("GET", "/hints").StatusCode)
 	assert.Equal(t, http.StatusOK, <-hints)
+	assert.Equal(t, http.StatusSwitchingProtocols, c.send("GET", "/upgrade").StatusCode)
+	assert.Equal(t, http.StatusSwitchingProtocols, <-upgrades)
 }
 
 // settlesReset checks that clients that reset their streams settle nothing: the answer
