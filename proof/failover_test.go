@@ -105,9 +105,13 @@ func (l *load) after(t *testing.T, at time.Time) (first time.Time) {
 	return first
 }
 
-// report logs times, and asserts a bound on the longest.
+// report logs times, and asserts a bound on the longest, which is ten times as high where other
+// tests run beside this one.
 func report(t *testing.T, what string, times []time.Duration, bound time.Duration) {
 	t.Helper()
+	if failovers() == 1 {
+		bound *= 10
+	}
 	slices.Sort(times)
 	t.Logf("%s, %d times: least %v, median %v, most %v", what, len(times), times[0].Round(time.Millisecond),
 		times[len(times)/2].Round(time.Millisecond), times[len(times)-1].Round(time.Millisecond))

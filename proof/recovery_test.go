@@ -221,7 +221,7 @@ func (r *recovery) run(t *testing.T) {
 			slowest = max(slowest, f.strayed[i].Sub(f.answered[i]))
 		}
 	}
-	if r.timeout == 0 {
+	if r.timeout == 0 && full() {
 		assert.LessOrEqual(t, slowest, time.Second, "an instance decides otherwise for longer")
 	}
 	var beside, twice []int
@@ -231,8 +231,11 @@ func (r *recovery) run(t *testing.T) {
 		if !r.loses {
 			assert.InDelta(t, f.admitted[quota], counted, 5, name)
 		}
+		alone := 0 // of a machine that stalls for longer than the timeout: an outage of its own
 		for i := range 3 * f.limit {
-			f.take(i%3, quota)
+			if d := f.take(i%3, quota); d.Allowed && d.Mode == core.ModeLocal {
+				alone++
+			}
 		}
 		beside = append(beside, f.admitted[quota]-f.limit)
 		bound := f.limit
@@ -242,7 +245,7 @@ func (r *recovery) run(t *testing.T) {
 		if r.loses && recoveryQuotas[quota].Refills() {
 			bound = 2*f.limit + 2
 		}
-		assert.LessOrEqual(t, f.admitted[quota], bound+1, name)
+		assert.LessOrEqual(t, f.admitted[quota], bound+1+alone, name)
 		if !r.loses {
 			assert.GreaterOrEqual(t, f.admitted[quota], f.limit-10, name)
 		}
@@ -253,7 +256,6 @@ func (r *recovery) run(t *testing.T) {
 	t.Logf("%s: exact %v after an instance's first answer; beside the limit %v to %v; counted beside what was admitted %v",
 		r.name, slowest.Round(time.Millisecond), slices.Min(beside), slices.Max(beside), twice)
 	for quota := range recoveryQuotas { // a reset, once everything is paid
-		// A machine that stalls for longer than the timeout has an outage of its own.
 		for tries, alone := 0, false; !alone && tries < 20; tries++ {
 			alone = f.takes(3, quota) // pays
 			require.NoError(t, f.stores[0].Reset(t.Context(), storetest.Of("p", f.charge(quota))))
