@@ -55,6 +55,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -174,6 +175,18 @@ func counting(n *int) http.Handler {
 		*n++
 		ok(w, r)
 	})
+}
+
+// receive returns what comes from c. Where nothing does, it fails this test, or all of them would
+// hang until that of go test ends, and none would say why.
+func receive[T any](t *testing.T, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(time.Minute):
+		require.FailNow(t, "nothing has come in a minute")
+	}
+	return v
 }
 
 // hijacking answers on the connection of its request.

@@ -84,13 +84,13 @@ func (s suite) leases(t *testing.T) {
 		require.Equal(t, http.StatusNoContent, a.StatusCode)
 		assert.Equal(t, `"global-concurrency";q=3;qu="concurrent-requests"`, a.Header.Get("RateLimit-Policy"))
 		w.allFree("a handler that returns")
-		<-w.entered
+		receive(t, w.entered)
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
 	for range slots {
 		go c.try(ctx, "GET", "/work", nil, "How", "wait")
-		<-w.entered
+		receive(t, w.entered)
 	}
 	require.Zero(t, w.left())
 	a := c.send("GET", "/work")
@@ -123,12 +123,12 @@ func (s suite) leasesOfBrokenRequests(t *testing.T) {
 					_, err := c.try(ctx, "GET", "/work", nil, "How", how)
 					done <- err
 				}()
-				r := <-w.entered
+				r := receive(t, w.entered)
 				require.Equal(t, protocol.http2, r.ProtoMajor == 2)
 				if how == "wait" || how == "write" {
 					cancel()
 				}
-				require.Error(t, <-done, how)
+				require.Error(t, receive(t, done), how)
 				cancel()
 				w.allFree(protocol.name + ", " + how)
 			}
@@ -151,7 +151,7 @@ func (s suite) leasesOfClosedConnections(t *testing.T) {
 		}
 		_, err = io.WriteString(conn, head+"\r\n")
 		require.NoError(t, err)
-		r := <-w.entered
+		r := receive(t, w.entered)
 		if i%2 == 0 {
 			go io.Copy(io.Discard, r.Body) // or net/http does not look at the connection
 		}

@@ -98,9 +98,10 @@ func (s suite) settlesBroken(t *testing.T) {
 			panic("on purpose")
 		case "early":
 			panic("on purpose")
+		case "":
+			running <- true
+			<-end
 		}
-		running <- true
-		<-end
 	}), rules)
 	get := func(panics string) (code int, panicked any) {
 		defer func() { panicked = recover() }()
@@ -109,18 +110,18 @@ func (s suite) settlesBroken(t *testing.T) {
 	for range 3 {
 		_, panicked := get("late")
 		require.NotNil(t, panicked)
-		require.Equal(t, http.StatusCreated, <-statuses)
+		require.Equal(t, http.StatusCreated, receive(t, statuses))
 	}
 	_, panicked := get("early")
 	require.NotNil(t, panicked)
 	var done sync.WaitGroup
 	done.Go(func() { get("") })
-	<-running
-	code, _ := get("")
+	receive(t, running)
+	code, _ := get("never")
 	assert.Equal(t, http.StatusTooManyRequests, code, "the handler of one runs, and one was never answered")
 	close(end)
 	done.Wait()
-	assert.Equal(t, http.StatusOK, <-statuses)
+	assert.Equal(t, http.StatusOK, receive(t, statuses))
 }
 
 // settlesLater checks that middleware between two sets settles both by its answer, which
@@ -255,15 +256,15 @@ func (s suite) settlesStreams(t *testing.T) {
 	router.Handle("GET", "/upgrade", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusSwitchingProtocols) }), upgraded)
 	c := serve(t, router)
 	assert.Equal(t, "part\npart\npart\n", c.send("GET", "/stream").body)
-	assert.Equal(t, http.StatusOK, <-statuses)
+	assert.Equal(t, http.StatusOK, receive(t, statuses))
 	assert.Equal(t, http.StatusNoContent, c.send("GET", "/hijack").StatusCode)
-	assert.Equal(t, http.StatusSwitchingProtocols, <-hijacks)
+	assert.Equal(t, http.StatusSwitchingProtocols, receive(t, hijacks))
 	assert.Equal(t, http.StatusOK, c.send("GET", "/silent").StatusCode)
-	assert.Equal(t, http.StatusOK, <-ends)
+	assert.Equal(t, http.StatusOK, receive(t, ends))
 	assert.Equal(t, http.StatusOK, c.send("GET", "/hints").StatusCode)
-	assert.Equal(t, http.StatusOK, <-hints)
+	assert.Equal(t, http.StatusOK, receive(t, hints))
 	assert.Equal(t, http.StatusSwitchingProtocols, c.send("GET", "/upgrade").StatusCode)
-	assert.Equal(t, http.StatusSwitchingProtocols, <-upgrades)
+	assert.Equal(t, http.StatusSwitchingProtocols, receive(t, upgrades))
 }
 
 // settlesReset checks that clients that reset their streams settle nothing: the answer
@@ -273,9 +274,9 @@ func (s suite) settlesReset(t *testing.T) {
 	router := s.framework(limiter)
 	outer, inner := passwords("outer"), passwords("inner")
 	router.Use(outer)
-	var done sync.WaitGroup
+	done := make(chan bool, 5)
 	router.After(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer done.Done()
+		defer func() { done <- true }()
 		<-r.Context().Done()
 		http.Error(w, "wrong password", http.StatusUnauthorized)
 	}))
@@ -284,18 +285,17 @@ func (s suite) settlesReset(t *testing.T) {
 	server := start(t, router, true)
 	c := clientOf(t, server)
 	for range 5 {
-		done.Add(1)
 		ctx, cancel := context.WithCancel(t.Context())
 		answered := make(chan error)
 		go func() {
 			_, err := c.try(ctx, "GET", "/login", nil)
 			answered <- err
 		}()
-		<-running
+		receive(t, running)
 		cancel()
-		assert.Error(t, <-answered)
+		assert.Error(t, receive(t, answered))
+		receive(t, done)
 	}
-	done.Wait()
 	server.Close() // waits for the handlers
 	assert.Zero(t, left(t, limiter, inner))
 	assert.Zero(t, left(t, limiter, outer))
