@@ -117,6 +117,10 @@ func (s suite) manyRoutes(t *testing.T) {
 				assert.Contains(t, lines[0], prefix+"/a")
 				assert.Contains(t, lines[0], prefix+"/b")
 			}
+			if prefix == "" { // all paths without a route share a quota, or clients would choose theirs
+				c.expect("GET", "/none/1", 404)
+				c.expect("GET", "/none/2", 429)
+			}
 		}
 	}
 }

@@ -50,10 +50,13 @@ func (w *slotRoute) work(rw http.ResponseWriter, r *http.Request) {
 		rw.(http.Flusher).Flush()
 		panic(http.ErrAbortHandler)
 	case "wait":
-		<-r.Context().Done()
+		ended(r)
 	case "write":
 		for r.Context().Err() == nil {
-			rw.Write(make([]byte, 1<<16))
+			if _, err := rw.Write(make([]byte, 1<<16)); err != nil {
+				ended(r)
+				return
+			}
 		}
 	case "hijack":
 		conn, _, err := rw.(http.Hijacker).Hijack()
@@ -62,6 +65,14 @@ func (w *slotRoute) work(rw http.ResponseWriter, r *http.Request) {
 		}
 	default:
 		rw.WriteHeader(http.StatusNoContent)
+	}
+}
+
+// ended waits until the client has left, but no longer than receive does.
+func ended(r *http.Request) {
+	select {
+	case <-r.Context().Done():
+	case <-time.After(time.Minute):
 	}
 }
 

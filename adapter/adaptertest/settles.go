@@ -277,7 +277,7 @@ func (s suite) settlesReset(t *testing.T) {
 	done := make(chan bool, 5)
 	router.After(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() { done <- true }()
-		<-r.Context().Done()
+		ended(r)
 		http.Error(w, "wrong password", http.StatusUnauthorized)
 	}))
 	running := make(chan bool)
