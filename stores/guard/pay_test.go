@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,13 +59,17 @@ func TestResetAfterBlip(t *testing.T) {
 	}
 }
 
-// TestResetCancels resets a key that owes by the guard that owes.
+// TestResetCancels resets a key that owes by the guard that owes. A call that no store takes
+// cancels nothing.
 func TestResetCancels(t *testing.T) {
 	f := newFleet(3, nil)
 	f.cut[0].fail(errAway)
 	require.Equal(t, 3, f.admits(t, "k", 3))
 	f.cut[0].fail(nil)
-	require.NoError(t, f.guards[0].Reset(t.Context(), storetest.Of("p", charge("r", 9, core.Local))))
+	reset := storetest.Of("p", charge("r", 9, core.Local))
+	require.ErrorIs(t, f.guards[0].Reset(t.Context(), slices.Repeat(reset, core.MaxCharges+1)), core.ErrCharges)
+	require.EqualValues(t, 3, f.guards[0].debts.units.Load())
+	require.NoError(t, f.guards[0].Reset(t.Context(), reset))
 	require.Zero(t, f.guards[0].debts.units.Load())
 	require.Equal(t, 9, f.admits(t, "k", 10))
 }

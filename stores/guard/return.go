@@ -83,6 +83,9 @@ func local(r *core.Return) bool { return r.Mode >= core.ModeLocal }
 // Reset implements [core.Store]. It resets the keys in the store and in the memory of this process,
 // which owes nothing for them any more. If the store is unavailable, Reset returns an error.
 func (s *Store) Reset(ctx context.Context, charges []core.Charge) error {
+	if err := core.ValidateNames(charges); err != nil {
+		return err
+	}
 	s.debts.payments.Lock()
 	defer s.debts.payments.Unlock()
 	s.debts.cancel(charges)

@@ -3,6 +3,7 @@ package guard
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -161,7 +162,7 @@ type alone struct {
 
 func (a *alone) Reset(ctx context.Context, charges []core.Charge) error {
 	err := a.Store.Reset(ctx, charges)
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || errors.Is(err, core.ErrCharges) {
 		return err
 	}
 	assert.ErrorIs(a.t, err, core.ErrUnavailable)

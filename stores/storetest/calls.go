@@ -20,6 +20,7 @@ func calls() []namedTest {
 		{"invalid asks", invalidAsks},
 		{"invalid leases", invalidLeases},
 		{"invalid returns", invalidReturns},
+		{"resets of several keys", resets},
 	}
 	good := core.Quota{Limit: 3, Window: sec}
 	charge := func(rule string, cost int64, quota core.Quota) core.Charge {
@@ -152,4 +153,25 @@ func manyAsks(t *testing.T, h Harness) {
 		assert.Equal(t, i%2 == 0, ask.Decision.Allowed, "ask %d", i)
 		assert.Len(t, ask.Decision.Outcomes(), 1, "ask %d", i)
 	}
+}
+
+// resets has one call forget several keys, and rejects a call of none or of too many.
+func resets(t *testing.T, h Harness) {
+	h.SetTime(starts[0])
+	var charges []core.Charge
+	for _, key := range []string{"", "a", "b", "c"} {
+		charges = append(charges, core.Charge{Policy: "policy", Rule: "r", Key: key, Quota: core.Quota{Limit: 2, Window: sec}, Cost: 1})
+		take(t, h, "policy", charges[len(charges)-1])
+	}
+	left := func(wants ...int64) {
+		t.Helper()
+		for i, want := range wants {
+			assert.Equal(t, want, remaining(t, h, charges[i]), "remaining of key %q", charges[i].Key)
+		}
+	}
+	assert.ErrorIs(t, h.Store.Reset(t.Context(), nil), core.ErrCharges)
+	assert.ErrorIs(t, h.Store.Reset(t.Context(), slices.Repeat(charges, core.MaxCharges)), core.ErrCharges)
+	left(1, 1, 1, 1)
+	assert.NoError(t, h.Store.Reset(t.Context(), charges[:3]))
+	left(2, 2, 2, 1)
 }

@@ -15,6 +15,8 @@ type fault struct {
 
 	asks    func(s *reference, asks []core.Ask) error // in place of take
 	forgets func(q core.Quota) int64                  // how much too early keys expire
+
+	shortens bool // the last quota alone says when a key expires
 }
 
 // early returns how much too early a key expires.
@@ -26,6 +28,7 @@ func (f *fault) early(q core.Quota) int64 {
 }
 
 var faults = map[string]fault{
+	"expires by the last version": {found: "Expiry/of_a_long_window_after_a_short_one", shortens: true},
 	"window too long": {found: "Window/2_per_10.001ms Schedules",
 		take: altered(func(c *core.Charge) { c.Quota.Window++ })},
 	"window too short": {found: "Window/2_per_10.001ms Schedules",
@@ -44,6 +47,8 @@ var faults = map[string]fault{
 		take: altered(func(c *core.Charge) { c.Key = string([]rune(c.Key)) })},
 	"names joined": {found: "Names/borders",
 		take: altered(func(c *core.Charge) { c.Rule, c.Key = "", c.Rule+":"+c.Key })},
+	"names joined by slashes": {found: "Names/separators",
+		take: altered(func(c *core.Charge) { c.Rule, c.Key = "", c.Rule+"/"+c.Key })},
 	"limit in the key": {found: "Schedules",
 		take: altered(func(c *core.Charge) { c.Rule += string(rune(c.Quota.Limit)) })},
 	"algorithm in the key": {found: "VersionsOfAlgorithms",

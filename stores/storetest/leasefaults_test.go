@@ -75,6 +75,13 @@ var leaseFaults = map[string]leaseFault{
 			}
 			return held
 		}},
+	"renews until the key expires": {found: "Expiry/of_leases_that_are_renewed",
+		renew: func(s *reference, charges []core.Charge) []bool {
+			id := nameOf(charges[0])
+			ends, held := s.statesOf(charges)[0].Expires(), s.renew(charges)
+			s.fault.forgets = func(core.Quota) int64 { return s.states[id].Expires() - ends }
+			return held
+		}},
 	"renews all or none": {found: "Leases/several_of_a_key Schedules",
 		renew: func(s *reference, charges []core.Charge) []bool {
 			held := s.renew(charges)

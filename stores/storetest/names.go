@@ -34,7 +34,12 @@ func names() (tests []namedTest) {
 			apart(t, h, policies, of.rules, of.variants, keys)
 		}})
 	}
-	return tests
+	return append(tests, namedTest{"separators", func(t *testing.T, h Harness) {
+		for _, s := range []string{"/", "|", ",", ".", "-", "_", " ", "\t", "\n", "#", "\x1f", "\xff"} {
+			same := []string{s, s + s} // as long however they are joined
+			apart(t, h, same, same, same, same)
+		}
+	}})
 }
 
 // unusual strings. Many are prefixes of each other, or are the same to a store

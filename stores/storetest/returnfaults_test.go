@@ -11,7 +11,7 @@ import (
 type returnFault struct {
 	found    string
 	giveBack func(s *reference, returns []core.Return) ([]core.Returned, error)
-	keeps    bool // what is to be reset
+	reset    func(s *reference, charges []core.Charge) error
 }
 
 var returnFaults = map[string]returnFault{
@@ -72,7 +72,18 @@ var returnFaults = map[string]returnFault{
 			}
 			return given, err
 		}},
-	"resets nothing": {found: "Schedules", keeps: true},
+	"resets nothing": {found: "Schedules Calls/resets_of_several_keys",
+		reset: func(*reference, []core.Charge) error { return nil }},
+	"resets the first only": {found: "Calls/resets_of_several_keys",
+		reset: func(s *reference, charges []core.Charge) error {
+			s.forget(charges[:min(1, len(charges))])
+			return core.ValidateNames(charges)
+		}},
+	"resets any number": {found: "Calls/resets_of_several_keys",
+		reset: func(s *reference, charges []core.Charge) error {
+			s.forget(charges)
+			return nil
+		}},
 }
 
 // other is a fault that gives back something else than it is asked to.

@@ -43,8 +43,8 @@ type Harness struct {
 	// by another clock, such as that of Redis, while the test runs.
 	SetTime func(micros int64)
 
-	// Elapse deletes the keys that the store would have let expire by now. It is
-	// called after SetTime, with the microseconds by which the clock has moved, or
+	// Elapse deletes the keys that the store would have let expire by now; during a test, nothing
+	// else may. It is called after SetTime, with the microseconds by which the clock has moved, or
 	// stepped back if they are negative. Nil means that no key expires in a test.
 	Elapse func(micros int64)
 
@@ -78,6 +78,7 @@ func Run(t *testing.T, with func(t *testing.T, test func(t *testing.T, h Harness
 		{"Algorithms", algorithms()},
 		{"Edges", edges()},
 		{"Leases", leases()},
+		{"Expiry", expiry()},
 		{"Returns", returns()},
 		{"Grids", grids()},
 		{"Told", told()},

@@ -17,6 +17,7 @@ type reference struct {
 	now     int64
 	states  map[name]core.State
 	quotas  map[name]core.Quota // by which they were charged last
+	expires map[name]int64      // by earlier quotas, some of which remember longer
 	fault   fault
 	returns returnFault
 	leaseFault
@@ -40,8 +41,9 @@ func (s *reference) elapse(int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, state := range s.states {
-		if state.Expires()-s.fault.early(s.quotas[id]) <= s.now {
+		if max(s.expires[id], state.Expires())-s.fault.early(s.quotas[id]) <= s.now {
 			delete(s.states, id)
+			delete(s.expires, id)
 		}
 	}
 }
@@ -82,6 +84,9 @@ func (s *reference) statesOf(charges []core.Charge) []core.State {
 	states := make([]core.State, len(charges))
 	for i, c := range charges {
 		id := nameOf(c)
+		if state := s.states[id]; state != nil && !s.fault.shortens {
+			s.expires[id] = max(s.expires[id], state.Expires())
+		}
 		s.states[id] = turned(s.states[id], s.quotas[id].Algorithm, c.Quota.Algorithm)
 		states[i], s.quotas[id] = s.states[id], c.Quota
 	}
@@ -136,12 +141,25 @@ func (s *reference) giveBack(returns []core.Return) ([]core.Returned, error) {
 func (s *reference) Reset(_ context.Context, charges []core.Charge) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, c := range charges {
-		if !s.returns.keeps {
-			delete(s.states, nameOf(c))
-		}
+	if s.returns.reset != nil {
+		return s.returns.reset(s, charges)
 	}
+	return s.reset(charges)
+}
+
+func (s *reference) reset(charges []core.Charge) error {
+	if err := core.ValidateNames(charges); err != nil {
+		return err
+	}
+	s.forget(charges)
 	return nil
+}
+
+func (s *reference) forget(charges []core.Charge) {
+	for _, c := range charges {
+		delete(s.states, nameOf(c))
+		delete(s.expires, nameOf(c))
+	}
 }
 
 // TestReference also is the test of a faulty store, in the processes that
@@ -149,8 +167,8 @@ func (s *reference) Reset(_ context.Context, charges []core.Charge) error {
 func TestReference(t *testing.T) {
 	Run(t, func(t *testing.T, test func(*testing.T, Harness)) {
 		fault := os.Getenv("STORETEST_FAULT")
-		s := &reference{states: make(map[name]core.State), quotas: make(map[name]core.Quota), fault: faults[fault], returns: returnFaults[fault],
-			leaseFault: leaseFaults[fault]}
+		s := &reference{states: make(map[name]core.State), quotas: make(map[name]core.Quota), expires: make(map[name]int64),
+			fault: faults[fault], returns: returnFaults[fault], leaseFault: leaseFaults[fault]}
 		test(t, Harness{Store: s, SetTime: s.setTime, Elapse: s.elapse})
 	})
 }
