@@ -23,7 +23,7 @@ type Adapter[C any] struct {
 	// pattern, or if the route is for every method.
 	Route func(c C) (method, pattern string)
 
-	// PathValue returns a part of the path. Nil means [http.Request.PathValue].
+	// PathValue returns a part of the path, decoded once. Nil means [http.Request.PathValue].
 	PathValue func(c C, name string) string
 
 	// Caller says who sends a request. A function that is nil means that of [limit.Options].Caller.
@@ -37,8 +37,8 @@ type Adapter[C any] struct {
 
 	// Record puts a Recorder around the writer that the framework writes to, for rules that settle
 	// by status: they settle by what it has sent, also what middleware outside the rules sends
-	// later. Serve calls it at most once for a request. Nil, or a nil Recorder, means that the
-	// status of Next counts.
+	// later. Serve calls it at most once for a request. The status of Next counts if the response
+	// has not begun when it returns, or if Record or the Recorder is nil.
 	Record func(c C) *Recorder
 
 	// SetStatus tells the framework the status of a refusal or failure before any function answers
@@ -228,13 +228,13 @@ func CallerOf[C, D any](caller limit.Caller[D], context func(C) D) limit.Caller[
 	return limit.Caller[C]{User: of(caller.User), Plan: of(caller.Plan), Class: of(caller.Class)}
 }
 
-// A Recorder remembers the status of a response, for [Adapter].Record: 101 means that the
-// connection was hijacked. Handlers, or the framework, write to its Writer, which has the optional
-// methods of the writer below, such as Flush and Hijack, and no others.
-//
-// SetStatus is for [Adapter].SetStatus: the status of a response that begins without a call of
-// WriteHeader. Call Begin when a function of the program has returned, to send the header if it
-// wrote nothing.
+// A Recorder remembers the status of a response, for [Adapter].Record. Its methods:
+//   - Writer() http.ResponseWriter is for handlers, or the framework, to write to. It has the
+//     optional methods of the writer below, such as Flush and Hijack, and no others.
+//   - Status() int is 0 if the response has not begun, and 101 if the connection was hijacked.
+//   - SetStatus(int) is for [Adapter].SetStatus: the status of a response that begins without a
+//     call of WriteHeader.
+//   - Begin() sends the header if a function of the program has returned and wrote nothing.
 type Recorder = response.Recorder
 
 // Record returns a Recorder around w.

@@ -50,7 +50,8 @@ type State interface {
 	// Clone returns a copy that shares no memory with the state.
 	Clone() State
 
-	// Expires returns the time from which the state is as good as new.
+	// Expires returns the time from which the state is as good as new by its last quota. An earlier
+	// one may count for longer: a store keeps the state until the latest time that it has returned.
 	Expires() int64
 }
 

@@ -33,7 +33,7 @@ func (d *Decision) Return(i int, c Charge) Return {
 // A Returned is what came of a [Return].
 type Returned struct {
 	Units   int64   // given back; 0 is normal for a return that comes too late
-	Outcome Outcome // of the key after the return, as that of a charge of cost 0
+	Outcome Outcome // of the key after all returns of the call, as that of a charge of cost 0
 }
 
 // Look returns the outcome of a charge like c of cost 0 at now, given the state of its key.
