@@ -26,7 +26,7 @@ func TestResetCancelsDebts(t *testing.T) {
 		reset := time.Now()
 		require.NoError(t, storetest.Reset(t.Context(), store, "p", c.Rule, c.Key))
 		owed := c
-		owed.Debt, owed.Since = true, (time.Since(reset) + time.Second).Microseconds()
+		owed.Debt, owed.Since = true, (time.Since(reset) + time.Minute).Microseconds()
 		before := storetest.MustTake(t, store, owed)
 		assert.Equal(t, c.Quota.Capacity()-c.Quota.Missing, before.Outcomes()[0].Remaining, "%v", c.Quota.Algorithm)
 		owed.Since = 1
