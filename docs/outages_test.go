@@ -22,7 +22,6 @@ func (redisLog) Printf(ctx context.Context, format string, v ...any) {
 }
 
 func Example_outages() {
-	redis.SetLogger(redisLog{})
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing listens here
 	limiter := limit.New(redisstore.New(client, nil), &limit.Options{
 		Instances: 2,

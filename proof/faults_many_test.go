@@ -28,7 +28,6 @@ import (
 // others admit what is left in Redis.
 func TestPartition(t *testing.T) {
 	server := redistest.Real(t).Options().Addr
-	redis.SetLogger(quiet{})
 	proxy := faultproxy.Start(t, server)
 	rules := limit.Named("few", limit.Global(time.Hour, 90))
 	var policies []*limit.Policy

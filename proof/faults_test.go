@@ -1,7 +1,6 @@
 package proof
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -69,7 +68,6 @@ func full() bool { return os.Getenv("LIMIT_FAULTS") != "" }
 // twice, that no limit is exceeded, and that no goroutine is left.
 func TestFaults(t *testing.T) {
 	redistest.Real(t)
-	redis.SetLogger(quiet{})
 	var rows []string
 	var delay time.Duration // of the scheduler, at most
 	for _, f := range faults {
@@ -101,11 +99,6 @@ func awaitGoroutines(t *testing.T, before int) {
 		}
 	})
 }
-
-// quiet discards what go-redis logs.
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
 
 // measure returns the row of a fault, and the longest scheduling delay while it lasted.
 func (f *fault) measure(t *testing.T) (row string, delay time.Duration) {

@@ -259,7 +259,6 @@ func stateAt(t *testing.T, s *redistest.Server, prefix string) string {
 
 // TestLossyFailovers makes Sentinel promote a replica that lacks the last writes.
 func TestLossyFailovers(t *testing.T) {
-	redis.SetLogger(quiet{})
 	sentinel := redistest.StartSentinel(t)
 	for round := range failovers() {
 		primary := sentinel.AwaitReplicas(t)
@@ -287,7 +286,6 @@ func TestLossyFailovers(t *testing.T) {
 
 // TestLossyKills does the same on a Cluster.
 func TestLossyKills(t *testing.T) {
-	redis.SetLogger(quiet{})
 	nodes := redistest.StartCluster(t, time.Second)
 	for round := range failovers() {
 		owner := nodes.Owner(t, redisKey("lossy", "p", "r", "0"))

@@ -106,7 +106,6 @@ func free(t *testing.T, limiter *limit.Limiter) bool {
 // leases end in every possible way. Each handler is notified. A single process is not:
 // it has counted its leases all the time, so that they are not lost.
 func TestLostLeases(t *testing.T) {
-	redis.SetLogger(quiet{})
 	key := redisKey("limit", "work", "slots", "")
 	for _, fault := range []struct {
 		name      string

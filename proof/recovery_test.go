@@ -175,7 +175,6 @@ func (f *recoveryFleet) counts(quota int) int {
 // TestRecovery has three instances meet outages under each algorithm, and checks that what
 // follows is what the store alone decides.
 func TestRecovery(t *testing.T) {
-	redis.SetLogger(quiet{})
 	for _, r := range recoveries {
 		if r.full && !full() {
 			continue
@@ -283,7 +282,6 @@ func TestBusyRecovery(t *testing.T) {
 	if !full() {
 		t.Skip("set LIMIT_FAULTS=1 to run it on a machine with nothing else to do")
 	}
-	redis.SetLogger(quiet{})
 	f := newRecoveryFleet(t, 0)
 	f.limit = 90_000
 	stop := make(chan struct{})
@@ -327,7 +325,6 @@ func TestResetOfDebtors(t *testing.T) {
 	if !full() {
 		t.Skip("set LIMIT_FAULTS=1 to run it on a machine with nothing else to do")
 	}
-	redis.SetLogger(quiet{})
 	f := newRecoveryFleet(t, 0)
 	for quota := range recoveryQuotas {
 		require.True(t, f.take(0, quota).Allowed)
@@ -366,7 +363,6 @@ func TestResetOfDebtors(t *testing.T) {
 // TestResetThenRestart resets keys beside the instances that have used them up, and restarts
 // the server with its data: the instances must not charge again what they remember.
 func TestResetThenRestart(t *testing.T) {
-	redis.SetLogger(quiet{})
 	f := newRecoveryFleet(t, 0)
 	operator := redisstore.New(f.server.Client(), &patient)
 	for quota := range recoveryQuotas {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -91,7 +90,6 @@ func soakTime(t *testing.T) time.Duration {
 // no window admits more than is documented, and that nothing grows. With LIMIT_SOAK_STEADY,
 // no rule changes meanwhile.
 func TestSoak(t *testing.T) {
-	logging.Disable()
 	duration := soakTime(t)
 	s := &soak{t: t, server: redistest.Launch(t), stop: make(chan struct{}), faults: make(map[string]int)}
 	s.proxy, s.direct = faultproxy.Start(t, s.server.Addr), s.server.Client()

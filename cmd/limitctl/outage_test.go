@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/core"
 	"github.com/routelimit/limit/internal/faultproxy"
 	"github.com/routelimit/limit/internal/must"
@@ -221,7 +220,6 @@ func TestSlowRedis(t *testing.T) {
 // TestSentinels runs commands through Sentinels, first with the first of them down, then with
 // all of them down.
 func TestSentinels(t *testing.T) {
-	redisclient.Quiet() // before other goroutines use it
 	sentinel := redistest.StartSentinel(t)
 	client := redistest.Closing(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: sentinel.Name, SentinelAddrs: sentinel.Addrs}))
 	limiter := limit.New(redisstore.New(client, &redisstore.Options{Timeout: time.Minute}), nil)

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/routelimit/limit"
-	"github.com/routelimit/limit/cmd/limitctl/internal/redisclient"
 	"github.com/routelimit/limit/internal/logbook"
 	"github.com/routelimit/limit/internal/must"
 	"github.com/routelimit/limit/internal/redistest"
@@ -43,7 +42,6 @@ func watching(t *testing.T, args ...string) (out, problems *logbook.Book, stop f
 
 // TestWatch watches two instances on a real server.
 func TestWatch(t *testing.T) {
-	redisclient.Quiet() // before other goroutines use it
 	server := redistest.Launch(t)
 	client := server.Client()
 	url := "redis://" + server.Addr
@@ -90,7 +88,6 @@ func TestWatch(t *testing.T) {
 
 // TestWatchNothing watches a server on which nothing publishes, and none.
 func TestWatchNothing(t *testing.T) {
-	redisclient.Quiet() // before other goroutines use it
 	server := redistest.Launch(t)
 	out, problems, stop := watching(t, "--redis", "redis://"+server.Addr)
 	redistest.Await(t, 10*time.Second, "an explanation", func() bool { return problems.String() != "" })

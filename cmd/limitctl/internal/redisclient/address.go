@@ -42,7 +42,6 @@ func (a *Address) Flags(f *pflag.FlagSet) {
 
 // Open returns a client, which has not connected yet. The error shows no password.
 func (a *Address) Open() (redis.UniversalClient, error) {
-	Quiet()
 	switch {
 	case a.Cluster && a.Sentinel != "":
 		return nil, errors.New("--cluster and --sentinel: write one of them")
@@ -73,7 +72,6 @@ func (a *Address) Open() (redis.UniversalClient, error) {
 // Server returns the options of a client of one server: that of the URL, or the primary
 // that its Sentinel names.
 func (a *Address) Server(ctx context.Context) (o *redis.Options, err error) {
-	Quiet()
 	switch {
 	case a.Sentinel != "":
 		return a.primary(ctx)

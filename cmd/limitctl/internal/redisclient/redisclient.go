@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/redis/go-redis/v9"
@@ -27,9 +26,9 @@ func CheckPrefix(flag, prefix string) error {
 	return nil
 }
 
-// Quiet ends the log of go-redis, which also returns what it logs as errors. It sets a
-// global variable, and does so once.
-var Quiet = sync.OnceFunc(logging.Disable)
+// The log of go-redis, which also returns what it logs as errors, is a global variable that its
+// goroutines read without a lock.
+func init() { logging.Disable() }
 
 var (
 	errHandshake   = errors.New("no answer to the TLS handshake")
