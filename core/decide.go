@@ -51,7 +51,8 @@ type State interface {
 	Clone() State
 
 	// Expires returns the time from which the state is as good as new by its last quota. An earlier
-	// one may count for longer: a store keeps the state until the latest time that it has returned.
+	// quota may count units for longer, so a store keeps the state until the latest time that
+	// Expires has returned.
 	Expires() int64
 }
 

@@ -133,10 +133,11 @@ func TestLostLeases(t *testing.T) {
 			server := redistest.Launch(t)
 			proxy := faultproxy.Start(t, server.Addr)
 			client := redistest.Closing(t, redis.NewClient(&redis.Options{Addr: proxy.Addr()}))
-			w := newWorkplace(redisstore.New(client, nil), fault.instances)
+			store, instances := core.Store(redisstore.New(client, nil)), fault.instances
 			if fault.end == nil { // a process that meets an outage keeps its leases
-				w = newWorkplace(unhurried(client, fault.instances), 0)
+				store, instances = unhurried(client, instances), 0 // its guard knows how many
 			}
+			w := newWorkplace(store, instances)
 			w.start()
 			began := time.Now()
 			fault.begin(server, proxy)

@@ -407,9 +407,9 @@ func readZone(d *draft) error {
 	return nil
 }
 
-// loadZone is [time.LoadLocation], but for the zone of the machine, which is also a file localtime: a
-// text with that would mean other windows elsewhere, and processes in two zones would both admit
-// the limit. The String of time.Local may be the name of a zone, from TZ or an assignment.
+// loadZone is [time.LoadLocation] without the zone of the machine, which a file localtime has too. It
+// differs between machines, so processes in two zones would each admit the limit. time.Local
+// itself may have the name of a zone, from TZ or an assignment.
 func loadZone(name string) (*time.Location, error) {
 	if name == "Local" || name == "localtime" {
 		return nil, errors.New("the zone of a machine")

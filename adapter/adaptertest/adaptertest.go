@@ -177,8 +177,8 @@ func counting(n *int) http.Handler {
 	})
 }
 
-// receive returns what comes from c. Where nothing does, it fails this test, or all of them would
-// hang until that of go test ends, and none would say why.
+// receive returns the next value of c. After a minute without one, it fails the test: otherwise
+// go test would hang until its own timeout and not name the test.
 func receive[T any](t *testing.T, c <-chan T) (v T) {
 	t.Helper()
 	select {

@@ -58,7 +58,7 @@ func (c *change) check(cmd *cobra.Command, args []string) error {
 func checkBy(by string) error {
 	switch {
 	case by == "":
-		return usageError{errors.New(`--by "": write who makes the change, such as --by ann, or set $USER`)}
+		return usageError{errors.New(`--by "": write a name, such as --by ann, or set $USER`)}
 	case len(by) > 512 || !utf8.ValidString(by) || strings.ContainsFunc(by, unicode.IsControl):
 		return usageError{fmt.Errorf("--by %s: write at most 512 bytes of UTF-8 without control characters", shortened(by))}
 	}

@@ -67,7 +67,7 @@ func TestBan(t *testing.T) {
 		assert.Contains(t, problem, "--for -5m0s: write a time from 0 up, such as ")
 	}
 	code, _, problem = s.run(t, "ban", "203.0.113.9", "--for", "1h", "--by", "")
-	assert.Equal(t, []any{3, `--by "": write who makes the change, such as --by ann, or set $USER`}, []any{code, problem})
+	assert.Equal(t, []any{3, `--by "": write a name, such as --by ann, or set $USER`}, []any{code, problem})
 }
 
 // TestBansOfKeys looks at keys as limitctl top shows them, and expects the bans of their clients.

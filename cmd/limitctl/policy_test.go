@@ -177,7 +177,7 @@ func TestPush(t *testing.T) {
 		exits(t, 3, append([]string{"push"}, args...)...)
 	}
 	code, _, problem = run(t, "push", file(t, valid), "--redis", url, "--by", "")
-	assert.Equal(t, []any{3, `--by "": write who makes the change, such as --by ann, or set $USER`}, []any{code, problem})
+	assert.Equal(t, []any{3, `--by "": write a name, such as --by ann, or set $USER`}, []any{code, problem})
 	out, _ = exits(t, 0, "history", "--redis", url)
 	assert.Regexp(t, `^\S+Z  file policies  by bob  withdrawn\n(\S+Z  file shop .*\n)+\S+Z  file policies  by ann  pushed until it is withdrawn +`+note+
 		`\n\S+Z  file policies  by ann  pushed until \S+Z +`+note+`\n$`, out)

@@ -149,7 +149,7 @@ func (p *publisher) take() (events []Event, missed [2]int64) {
 	return events, missed
 }
 
-// show sets how people read the keys that join several values, by the rules that the limiter has now.
+// show sets Shown for keys that join several values, by the rules that the limiter has now.
 func (p *publisher) show(events []Event) {
 	if p.options.Name != nil {
 		return

@@ -240,8 +240,8 @@ func (p *page) unoverride(ctx context.Context, v viewer, a *action) (string, err
 	return fmt.Sprintf("Removed the override of %s in %s.", p.name(a), a.Rule), nil
 }
 
-// name returns the key of an action for a sentence. One that a person typed is shown although
-// keys are hidden: its id would tell whose the ids of the page are.
+// name returns the key of an action for a sentence. A key that a person typed is shown even if
+// keys are hidden: showing its id would tell that person which client the id stands for.
 func (p *page) name(a *action) string {
 	shown, id := p.text(a.rule, a.key), ""
 	if a.ID != "" {

@@ -255,7 +255,8 @@ func (r *request) recycle() {
 	requests.Put(r)
 }
 
-// abandon marks a request whose caller leaves. Unless it was sent, it is dropped when its turn comes.
+// abandon marks a request as given up by its caller. If it has not been sent, the batcher drops it
+// when its turn comes.
 func (b *batcher) abandon(r *request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

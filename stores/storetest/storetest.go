@@ -43,9 +43,10 @@ type Harness struct {
 	// by another clock, such as that of Redis, while the test runs.
 	SetTime func(micros int64)
 
-	// Elapse deletes the keys that the store would have let expire by now; during a test, nothing
-	// else may. It is called after SetTime, with the microseconds by which the clock has moved, or
-	// stepped back if they are negative. Nil means that no key expires in a test.
+	// Elapse deletes the keys that the store would have let expire by now. Nothing else may
+	// delete keys during a test. It is called after SetTime, with the microseconds by which the
+	// clock has moved, or stepped back if they are negative. Nil means that no key expires in a
+	// test.
 	Elapse func(micros int64)
 
 	// Spreads says that the store takes the charges of an ask in several

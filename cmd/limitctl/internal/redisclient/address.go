@@ -204,8 +204,8 @@ func (uncertified) explained(err error) error {
 }
 
 // parse reads a URL, and keeps the password out of the error: an error of package url contains the
-// whole URL. Behind a /, ? or # in a password, the rest of it would be read as something else, and
-// what is before as a host. An @ is there then, which only a socket and options may have.
+// whole URL. A password with a /, ? or # ends there, and the rest is read as a path, options or a
+// fragment with an @. Only the path of a socket and the values of options may have one.
 func parse[O any](text string, read func(string) (O, error)) (O, error) {
 	const want = "write --redis as redis://user:password@host:6379/0, rediss:// for TLS, or unix:///path/to/redis.sock"
 	o, err := read(text)

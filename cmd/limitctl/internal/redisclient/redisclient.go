@@ -26,8 +26,8 @@ func CheckPrefix(flag, prefix string) error {
 	return nil
 }
 
-// The log of go-redis, which also returns what it logs as errors, is a global variable that its
-// goroutines read without a lock.
+// go-redis returns as errors what it logs. Its logger is a global variable that its goroutines read
+// without a lock, so it is turned off before there are any.
 func init() { logging.Disable() }
 
 var (
